@@ -3,6 +3,7 @@
 # bailey_program(name SOURCES … USES …)  one executable for each role
 # bailey_test(module_test USES …)        tests/unit/<module_test>.c under Criterion
 include(CheckCCompilerFlag)
+include(syscalls)
 
 add_library(bailey_flags INTERFACE)
 target_include_directories(bailey_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
