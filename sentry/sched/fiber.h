@@ -24,26 +24,35 @@ struct fiber_stack;
 
 /* Embedded in what it works for (struct task); all fields are sched's. */
 struct fiber {
-    TAILQ_ENTRY(fiber) runnable;
-    struct fiber_stack *stack; /* lent; NULL while not active */
-    void *sp;                  /* saved stack pointer while switched out */
+    TAILQ_ENTRY(fiber) runnable; /* home worker's queue; or the pool's, waiting for a stack */
+    struct fiber *inbox_next;    /* home worker's inbox, while queued from elsewhere */
+    struct fiber_stack *stack;   /* lent; NULL while not active */
+    void *sp;                    /* saved stack pointer while switched out */
     void (*entry)(void *arg);
     void *arg;
-    const char *name;     /* borrowed, for backtraces */
-    unsigned worker;      /* home */
+    const char *name;       /* borrowed, for backtraces */
+    unsigned worker;        /* home; immutable after init */
     _Atomic uint32_t state; /* see fiber.c */
     /* Why a park may end early. Set by signal code from any thread, before fiber_wake(). */
     _Atomic bool interrupted; /* a signal is pending that the guest thread does not block */
     _Atomic bool killed;      /* SIGKILL, group exit, or the host process died */
     void *sanitizer_fake_stack;
-    void *tsan_fiber;
 };
 
-/* Prepares `f` (not active). `name` is borrowed. */
+/* Prepares `f` (not active), and counts it as one of its worker's (sched_pick_worker). `name` is
+ * borrowed. */
 void fiber_init(struct fiber *f, unsigned worker, const char *name);
-/* Runs entry(arg) as a fiber on its worker: now, when called in that worker's loop with nothing else
- * active (the usual case), else when its turn comes. Never sleeps. */
+/* Ends what fiber_init() began. `f` is not active, or this runs in its epilogue. */
+void fiber_fini(struct fiber *f);
+/* Runs entry(arg) as a fiber on its worker. Called by that worker's poll(): as soon as poll() has
+ * returned, without an atomic operation beyond the state word; from elsewhere: queued, and the worker
+ * is woken. Never sleeps. May be called while f's previous activation is still on its way to the end
+ * (its guest thread was resumed and already has its next event); not while it is parked. */
 void fiber_start(struct fiber *f, void (*entry)(void *arg), void *arg);
+/* The calling fiber wants `epilogue(arg)` to run after its entry has returned and nothing of sched uses
+ * the fiber any more: the only place from which a fiber may free the memory that it is embedded in.
+ * Runs on the host thread's loop: may not park. One for each activation; not with a restart pending. */
+void fiber_set_epilogue(void (*epilogue)(void *arg), void *arg);
 /* The fiber that is executing; NULL on a host thread that runs none (event thread, unit tests). */
 struct fiber *fiber_current(void);
 
@@ -57,7 +66,13 @@ enum fiber_park_mode {
 /* Parks until fiber_wake(), the deadline (CLOCK_MONOTONIC ns) or an interruption. 0, -ETIMEDOUT or
  * -EINTR. Wake-ups may be spurious: the caller re-checks its condition in a loop. */
 int fiber_park(enum fiber_park_mode mode, uint64_t deadline_ns);
-/* Any host thread, under short locks too. `f` must stay allocated until it returns. */
+/* Any host thread, under short locks too. `f` must stay allocated until it returns. No-op on a fiber
+ * that is not active. */
 void fiber_wake(struct fiber *f);
-/* Lets others run first. */
+/* Lets others run first. No-op on a host thread that runs no fiber. */
 void fiber_yield(void);
+
+/* For a crash handler: if `fault_addr` is in a fiber's guard pages, logs which fiber overflowed its stack
+ * and returns true. Async-signal-safe. sched_init() installs a handler for SIGSEGV and SIGBUS that does
+ * this and goes on to the handler that was there before. */
+bool fiber_report_overflow(const void *fault_addr);

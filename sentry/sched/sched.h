@@ -20,8 +20,9 @@
 
 /* What the sandbox plugs in: where events of guest threads come from. */
 struct sched_ops {
-    /* Waits for and handles events of `worker`: starts fibers by fiber_start(). Returns after at least
-     * one event or when woken by `wake_worker`. With may_block false it only looks. */
+    /* Waits for and handles events of `worker`: starts fibers by fiber_start(), which run when it has
+     * returned. Returns after at least one event or when woken by `wake_worker`. With may_block false
+     * it only looks. Called by whatever host thread has the worker, by one at a time. */
     void (*poll)(void *arg, unsigned worker, bool may_block);
     void (*wake_worker)(void *arg, unsigned worker); /* any host thread, never lost */
     void (*child_died)(void *arg);                   /* event thread, on SIGCHLD */
@@ -36,10 +37,12 @@ struct sched_config {
 };
 #define SCHED_WORKERS_MAX 64
 
-/* Creates all host threads; they start working after sched_go(). 0 or -errno. */
+/* Creates all host threads; they sleep until sched_run(). Blocks SIGCHLD in the caller. Once in a
+ * process's life. 0 or -errno. */
 MUST_CHECK int sched_init(const struct sched_config *config);
 /* Fills the caller's place as worker 0's host thread (with ptrace it is the tracer and must be the one
- * that made the platform), and returns after sched_stop(). */
+ * that made the platform), and returns after sched_stop(), when every worker has left its loop and the
+ * event thread has ended. Fibers that are parked or in a blocking host call then simply stay there. */
 void sched_run(void);
 void sched_stop(void); /* any thread; every worker leaves its loop */
 unsigned sched_pick_worker(void); /* home for a new task: the one with the fewest fibers */
@@ -56,7 +59,7 @@ struct timer {
     uint64_t deadline_ns;
     /* Runs on the event thread without locks held; may re-arm or free its timer, may not sleep. */
     void (*fire)(struct timer *t);
-    bool armed;
+    bool armed; /* under the timer lock: in the tree */
 };
 void timer_init(struct timer *t, void (*fire)(struct timer *t));
 void timer_arm(struct timer *t, uint64_t deadline_ns); /* re-arms an armed one; any thread */
@@ -70,8 +73,11 @@ struct event_source {
     /* Event thread; `events` are EPOLL* bits; may not sleep, may wake fibers and wait queues. */
     void (*ready)(struct event_source *s, uint32_t events);
     uint32_t interest;
+    uint64_t id; /* sched's */
+    RB_ENTRY(event_source) node;
 };
 /* Edge-triggered registration; `s` stays allocated until event_source_remove() has returned. -EPERM for
  * files that are always ready (regular files). */
 MUST_CHECK int event_source_add(struct event_source *s);
+/* After it returns ready() is not running (unless it is the caller) and will not run. */
 void event_source_remove(struct event_source *s);
