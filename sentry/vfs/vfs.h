@@ -56,6 +56,8 @@ struct kstat {
 #define ATTR_ATIME 0x10U
 #define ATTR_MTIME 0x20U
 #define ATTR_CTIME 0x40U
+#define ATTR_TIMES_SET 0x80U /* explicit times: only the owner may; otherwise they're "now" */
+#define ATTR_OPEN_FILE 0x100U /* ftruncate(2): write permission came with the open file */
 struct iattr {
     uint32_t valid; /* ATTR_* */
     uint32_t mode, uid, gid;
@@ -151,7 +153,10 @@ struct inode {
     _Atomic uint64_t size;
     struct linux_timespec atime, mtime, ctime, btime; /* lock */
     _Atomic int32_t writers;         /* > 0: open for writing; < 0: deny write (being executed) */
-    struct flock_state *locks;       /* owned */
+    _Atomic int32_t shared_writes;   /* shared writable mappings */
+    _Atomic(struct flock_state *) locks; /* owned; made on demand */
+    _Atomic(char *) link_target;     /* owned; of a symlink once read, unless its superblock revalidates */
+    bool is_linkable;                /* O_TMPFILE without O_EXCL: linkat() may give it its first name */
     struct pipe *pipe;               /* S_IFIFO only */
     void *private_data;
 };
@@ -160,8 +165,20 @@ struct inode *inode_new(struct superblock *sb, const struct inode_ops *ops, uint
                         uint32_t uid, uint32_t gid);
 void inode_get(struct inode *inode);
 void inode_put(struct inode *inode); /* may sleep */
-struct linux_timespec vfs_now(void); /* CLOCK_REALTIME */
+struct linux_timespec vfs_now(void); /* CLOCK_REALTIME_COARSE, what Linux stamps files with */
 void inode_touch(struct inode *inode, uint32_t attr_times); /* ATTR_ATIME|MTIME|CTIME := now */
+/* Writers and executions exclude each other: 0 or -ETXTBSY; each success is undone once. vfs_open_path()
+ * does it for O_WRONLY and O_RDWR, exec calls inode_deny_write(). */
+MUST_CHECK int inode_get_write_access(struct inode *inode);
+void inode_put_write_access(struct inode *inode);
+MUST_CHECK int inode_deny_write(struct inode *inode);
+void inode_allow_write(struct inode *inode);
+/* A fresh inode number for file systems without numbers of their own. */
+uint64_t vfs_next_ino(void);
+struct superblock *vfs_anon_superblock(void); /* borrowed; of pipes, sockets, eventfds… */
+/* The generic halves of getattr and setattr: from and into the fields of the inode. */
+void inode_fill_kstat(const struct inode *inode, struct kstat *ret);
+void inode_apply_iattr(struct inode *inode, const struct iattr *attr); /* not the size; lock held */
 
 /* ---- dentries and mounts ------------------------------------------------------------------------ */
 
@@ -172,16 +189,24 @@ struct dentry {
     uint32_t hash;
     bool unhashed;           /* unlinked: " (deleted)" */
     bool is_mountpoint;
+    bool is_recent;          /* seen since the cache's last look at it */
     LIST_ENTRY(dentry) hash_entry;
     TAILQ_ENTRY(dentry) lru;
     LIST_HEAD(, dentry) children;
     LIST_ENTRY(dentry) sibling;
-    uint8_t name_size;
-    char name[];             /* terminated */
+    uint16_t name_size;
+    uint16_t name_capacity;  /* of inline_name */
+    const char *name;        /* terminated; inline_name, or owned after a rename to a longer one. Read under
+                                the dcache lock, or with the parent's inode->lock held */
+    char inline_name[];
 };
+/* A hashed dentry has one reference of the cache's own; the cache forgets those that nobody else holds,
+ * least recently used first, above its limit. */
 void dentry_get(struct dentry *d);
-void dentry_put(struct dentry *d);
-/* Adds (or finds) a child in the cache; takes its own reference to inode. Returns a reference. */
+void dentry_put(struct dentry *d); /* may sleep; NULL is fine */
+/* Adds (or finds) a child in the cache; takes its own reference to inode. Returns a reference, NULL without
+ * memory. A cached positive child wins over the one given, except in `revalidate` superblocks. The caller
+ * holds the directory's inode->lock, so that what it adds is still true. */
 struct dentry *dcache_add(struct dentry *parent, const char *name, struct inode *inode_or_null);
 struct dentry *dcache_lookup(struct dentry *parent, const char *name, size_t size); /* ref or NULL */
 void dcache_drop(struct dentry *d);          /* unhash: the next walk asks the file system again */
@@ -280,6 +305,29 @@ int inode_getattr(struct inode *inode, struct kstat *ret);
 int vfs_setattr(const struct creds *creds, const struct path *p, struct iattr *attr); /* chmod chown
                                              truncate utimens: permission rules by what is valid */
 int vfs_readlink(const struct path *p, char **ret_target);
+int vfs_statfs(const struct path *p, struct linux_statfs *ret);
+/* The umask is applied by the caller, in all functions that take a `mode`. O_TMPFILE: see vfs_open. */
+
+/* Extended attributes, with xattr(7)'s rules of who may. `size` 0 asks for the size. -ENODATA, -ERANGE… */
+ssize_t vfs_getxattr(const struct creds *creds, const struct path *p, const char *name, void *value,
+                     size_t size);
+int vfs_setxattr(const struct creds *creds, const struct path *p, const char *name, const void *value,
+                 size_t size, int flags);
+ssize_t vfs_listxattr(const struct creds *creds, const struct path *p, char *list, size_t size);
+int vfs_removexattr(const struct creds *creds, const struct path *p, const char *name);
+#define VFS_XATTR_SIZE_MAX 65536
+#define VFS_XATTR_LIST_MAX 65536
+
+/* What modules above vfs plug in at start, before the first open; a NULL hook answers -ENXIO (opens) or
+ * does nothing. */
+struct vfs_hooks {
+    int (*open_fifo)(struct inode *inode, struct file *file);   /* fills file->ops, file->private_data */
+    int (*open_device)(struct inode *inode, struct file *file); /* by inode->mode and inode->rdev, where
+                                                                   the inode has no open op of its own */
+    void (*free_pipe)(struct inode *inode); /* inode->pipe is set and the inode's last reference went */
+    void (*file_released)(struct file *f);  /* f->epolls is set and f's last reference went */
+};
+void vfs_set_hooks(const struct vfs_hooks *hooks); /* copies those that are not NULL */
 
 /* ---- open file descriptions --------------------------------------------------------------------- */
 
@@ -344,6 +392,18 @@ void file_put(struct file *f); /* may sleep */
 void file_put_auto(struct file **f);
 #define AUTO_FILE CLEANUP(file_put_auto) struct file *
 
+/* An open file on a bare inode, without a place in the tree, through inode->ops->open: for file systems that
+ * stand on others. No permission check. `file->path` is empty. */
+MUST_CHECK int file_open_inode(struct inode *inode, const struct creds *creds, uint32_t flags,
+                               struct file **ret);
+/* For file_ops.read of file systems that keep an access time in the inode: relatime's rule. */
+void file_accessed(struct file *f);
+/* For file_ops.write, inode->lock held: mtime and ctime now, set-id bits gone. */
+void file_modified(struct file *f);
+/* For file_ops.iterate: emits "." and ".." at positions 0 and 1; false when the buffer is full. What
+ * follows starts at position 2. */
+bool dir_emit_dots(struct file *f, struct dir_context *ctx);
+
 /* read/write with all of Linux's checks (access mode, position, append, RLIMIT_FSIZE left to caller). */
 ssize_t vfs_read(struct file *f, struct io *io);                    /* at and advancing f->pos */
 ssize_t vfs_write(struct file *f, struct io *io);
@@ -369,6 +429,11 @@ static inline void poll_wait(struct poll_table *table, struct wait_queue *queue)
         table->add(table, queue);
 }
 uint32_t vfs_poll(struct file *f, struct poll_table *table_or_null);
+/* What epoll sets hang on a file that they watch without a reference. file_put() calls file_gone(f) when
+ * the last reference has gone and `f->epolls` is not NULL, before file_ops.release; sleeps. */
+struct epoll_links {
+    void (*file_gone)(struct file *f);
+};
 
 /* ---- file locks: vfs/flock.c -------------------------------------------------------------------- */
 
