@@ -108,7 +108,8 @@ int platform_order_check(const struct platform_info *info, const struct platform
     switch (o->kind) {
     case PLATFORM_ORDER_MAP_ANON:
         ok = range_ok(info, o->addr, o->size) && prot_ok(o->prot) &&
-             (o->flags & ~(MAP_PRIVATE | MAP_NORESERVE | MAP_ANONYMOUS | MAP_FIXED)) == 0;
+             (o->flags & ~(MAP_PRIVATE | MAP_NORESERVE | MAP_STACK | MAP_ANONYMOUS | MAP_FIXED)) ==
+                 0;
         break;
     case PLATFORM_ORDER_MAP_FILE:
         ok = range_ok(info, o->addr, o->size) && prot_ok(o->prot) && o->hfd >= 0 &&

@@ -147,7 +147,8 @@ void platform_thread_free(struct platform_thread *t);
 /* ---- orders ------------------------------------------------------------------------------------ */
 
 enum platform_order_kind {
-    PLATFORM_ORDER_MAP_ANON, /* addr size prot flags(MAP_PRIVATE plus MAP_NORESERVE): always MAP_FIXED */
+    PLATFORM_ORDER_MAP_ANON, /* addr size prot flags(MAP_PRIVATE plus MAP_NORESERVE, MAP_STACK): always
+                              * MAP_FIXED */
     PLATFORM_ORDER_MAP_FILE, /* addr size prot flags(PRIVATE or SHARED) hfd offset: always MAP_FIXED */
     PLATFORM_ORDER_UNMAP,    /* addr size */
     PLATFORM_ORDER_PROTECT,  /* addr size prot */
@@ -172,6 +173,8 @@ struct platform_order {
 
 /* Executes `count` orders on stopped `t`, in order, stopping at the first that fails, and sleeps until
  * they are complete (killably: -ESRCH once the space is dead). `*ret_done` = how many succeeded.
+ * What platform_queue() left in `t` runs first (`count` 0: nothing else); if one of those fails, that
+ * is the result, with *ret_done 0, the queue is empty then, and no ORDER_FAILED follows.
  * Adjacent MAP_FILE orders of one hfd share one descriptor passing. Ranges outside
  * [min_addr, max_addr) are refused with -EINVAL here, in one function, for both platforms. */
 MUST_CHECK int platform_execute(struct platform_thread *t, const struct platform_order *orders,
