@@ -126,7 +126,7 @@ enum control_kind {
     CONTROL_START,    /* a = blob size; descriptors: blob, then those of control_fds marked in b */
     CONTROL_READY,    /* one descriptor with mode RUN: the seccomp listener */
     CONTROL_GO,
-    CONTROL_SIGNAL,   /* a = host signal number (TERM HUP INT QUIT USR1 USR2 CONT) for the command */
+    CONTROL_SIGNAL,   /* a = host signal number (TERM HUP INT QUIT USR1 USR2 TSTP) for the command */
     CONTROL_WINSIZE,  /* a = rows << 16 | cols, b = xpixel << 16 | ypixel */
     CONTROL_HANGUP,   /* the caller's terminal is gone: SIGHUP as Linux does for a closed master */
     CONTROL_CONTINUE, /* after STOPPED: continue the sandbox, SIGCONT to the foreground group */
