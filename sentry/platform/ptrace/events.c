@@ -332,12 +332,7 @@ void tracee_resume(struct platform_thread *thread)
 {
     struct tracee *t = container_of(thread, struct tracee, thread);
     ASSERT(atomic_load(&t->state) == TRACEE_STOPPED);
-    int error = 0;
-    if (t->order_count != 0) {
-        size_t done;
-        error = tracee_execute(thread, t->orders, t->order_count, &done);
-        t->order_count = 0;
-    }
+    int error = tracee_execute_queued(t);
     /* Store, then load; tracee_kick() has it the other way round: one of the two sees the other. */
     atomic_store(&t->state, TRACEE_RUNNING);
     if (t->gone)

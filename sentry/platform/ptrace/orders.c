@@ -170,10 +170,9 @@ static int execute_files(struct tracee *t, const struct platform_order *orders, 
     return r != 0 ? (int)r : (int)closed;
 }
 
-int tracee_execute(struct platform_thread *thread, const struct platform_order *orders,
-                   size_t count, size_t *ret_done)
+static int execute_all(struct tracee *t, const struct platform_order *orders, size_t count,
+                       size_t *ret_done)
 {
-    struct tracee *t = container_of(thread, struct tracee, thread);
     size_t done = 0;
     int r = 0;
     while (done < count && r == 0) {
@@ -190,6 +189,25 @@ int tracee_execute(struct platform_thread *thread, const struct platform_order *
     }
     *ret_done = done;
     return r;
+}
+
+int tracee_execute_queued(struct tracee *t)
+{
+    size_t done;
+    size_t count = t->order_count;
+    t->order_count = 0;
+    return execute_all(t, t->orders, count, &done);
+}
+
+int tracee_execute(struct platform_thread *thread, const struct platform_order *orders,
+                   size_t count, size_t *ret_done)
+{
+    struct tracee *t = container_of(thread, struct tracee, thread);
+    *ret_done = 0;
+    if (t->gone)
+        return -ESRCH;
+    int r = tracee_execute_queued(t);
+    return r != 0 ? r : execute_all(t, orders, count, ret_done);
 }
 
 int tracee_queue_order(struct platform_thread *thread, const struct platform_order *order)

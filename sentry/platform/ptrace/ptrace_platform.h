@@ -149,6 +149,8 @@ pid_t tracee_space_host_pid(const struct platform_space *s);
 
 /* ---- orders.c, memory.c, xstate.c, setup.c ---- */
 
+/* Runs what tracee_queue_order() left in `t`, and forgets it. 0 or the first error. */
+MUST_CHECK int tracee_execute_queued(struct tracee *t);
 int tracee_execute(struct platform_thread *thread, const struct platform_order *orders,
                    size_t count, size_t *ret_done);
 int tracee_queue_order(struct platform_thread *thread, const struct platform_order *order);

@@ -191,6 +191,9 @@ int tracee_space_fork(struct platform_thread *parent, struct platform_space **re
                       struct platform_thread **ret_child)
 {
     struct tracee *t = of(parent);
+    int r = tracee_execute_queued(t); /* or the child would not have what they map */
+    if (r != 0)
+        return r;
     return new_space(t->tracer, t, t, ret_space, ret_child);
 }
 
