@@ -61,8 +61,8 @@ function(bailey_test name)
     # Criterion's macros; options of a source come last on the command line, a target's would lose.
     set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/unit/${name}.c PROPERTIES COMPILE_OPTIONS
         "-Wno-missing-prototypes;-Wno-conversion;-Wno-pedantic")
-    add_test(NAME unit.${name} COMMAND ${name})
-    set_tests_properties(unit.${name} PROPERTIES LABELS unit
+    add_test(NAME ${BAILEY_TEST_PREFIX}unit.${name} COMMAND ${name})
+    set_tests_properties(${BAILEY_TEST_PREFIX}unit.${name} PROPERTIES LABELS unit
         FAIL_REGULAR_EXPRESSION "ERROR: [A-Za-z]*Sanitizer;runtime error:")
 endfunction()
 
@@ -84,10 +84,10 @@ function(bailey_fuzz name)
     if(BAILEY_FUZZ)
         target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
         target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-        add_test(NAME fuzz.${name} COMMAND ${name} -max_total_time=20 -print_final_stats=1 ${CMAKE_BINARY_DIR}/corpus-${name} ${corpus})
+        add_test(NAME ${BAILEY_TEST_PREFIX}fuzz.${name} COMMAND ${name} -max_total_time=20 -print_final_stats=1 ${CMAKE_BINARY_DIR}/corpus-${name} ${corpus})
         file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus-${name})
     else()
-        add_test(NAME fuzz.${name} COMMAND ${name} ${corpus})
+        add_test(NAME ${BAILEY_TEST_PREFIX}fuzz.${name} COMMAND ${name} ${corpus})
     endif()
-    set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz)
+    set_tests_properties(${BAILEY_TEST_PREFIX}fuzz.${name} PROPERTIES LABELS fuzz)
 endfunction()
