@@ -376,6 +376,7 @@ struct file {
     _Atomic uint32_t owner_pid; /* F_SETOWN */
     _Atomic int32_t owner_sig;
     uint64_t ra_pos;            /* file system's read-ahead hint */
+    bool has_write_access;      /* counted in inode->writers */
     void *private_data;
 };
 /* One reference; takes its own references on path and creds. `path` of anonymous files: an anon-inode
