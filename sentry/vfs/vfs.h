@@ -430,11 +430,6 @@ static inline void poll_wait(struct poll_table *table, struct wait_queue *queue)
         table->add(table, queue);
 }
 uint32_t vfs_poll(struct file *f, struct poll_table *table_or_null);
-/* What epoll sets hang on a file that they watch without a reference. file_put() calls file_gone(f) when
- * the last reference has gone and `f->epolls` is not NULL, before file_ops.release; sleeps. */
-struct epoll_links {
-    void (*file_gone)(struct file *f);
-};
 
 /* ---- file locks: vfs/flock.c -------------------------------------------------------------------- */
 

@@ -450,27 +450,28 @@ static int open_attached(struct inode *inode, struct file *f, bool is_fifo)
     else
         open_ends(f, p);
     if (r < 0) {
-        f->ops = NULL;
         f->private_data = NULL;
         pipe_detach(inode, p);
     }
     return r;
 }
 
-int fifo_open(struct inode *inode, struct file *file)
+/* All inodes of pipefs; what they are is known by it. */
+static const struct inode_ops pipe_inode_ops;
+
+/* /proc/PID/fd/N of a pipe, opened, does not wait. */
+static int fifo_open(struct inode *inode, struct file *file)
 {
     file->ra_pos = UINT64_MAX;
-    return open_attached(inode, file, true);
+    return open_attached(inode, file, inode->ops != &pipe_inode_ops);
 }
 
-/* /proc/PID/fd/N of a pipe, opened: no waiting. */
-static int pipe_reopen(struct inode *inode, struct file *file)
+void pipe_init(void)
 {
-    file->ra_pos = UINT64_MAX;
-    return open_attached(inode, file, false);
+    struct vfs_hooks hooks = {.open_fifo = fifo_open};
+    vfs_set_hooks(&hooks);
 }
 
-static const struct inode_ops pipe_inode_ops = {.open = pipe_reopen};
 static const struct superblock_ops pipefs_ops = {0};
 
 static struct superblock *pipefs(void)
@@ -483,7 +484,7 @@ static struct superblock *pipefs(void)
     return &g_pipes.sb;
 }
 
-static int pipe_new_end(struct inode *inode, struct creds *creds, uint32_t flags, struct file **ret)
+static int pipe_new_end(struct inode *inode, const struct creds *creds, uint32_t flags, struct file **ret)
 {
     char name[32];
     (void)snprintf(name, sizeof(name), "pipe:[%lu]", (unsigned long)inode->ino);
@@ -501,7 +502,7 @@ static int pipe_new_end(struct inode *inode, struct creds *creds, uint32_t flags
     return 0;
 }
 
-int pipe_new(struct creds *creds, uint32_t flags, struct file **ret_read, struct file **ret_write)
+int pipe_new(const struct creds *creds, uint32_t flags, struct file **ret_read, struct file **ret_write)
 {
     uint64_t ino = g_pipes.next_ino++;
     struct inode *inode =

@@ -12,7 +12,6 @@
 
 struct creds;
 struct file;
-struct inode;
 struct io;
 
 #define PIPE_ATOMIC_SIZE  4096U    /* PIPE_BUF */
@@ -20,11 +19,9 @@ struct io;
 #define PIPE_SIZE_MAX     1048576U /* /proc/sys/fs/pipe-max-size */
 
 /* pipe2(2): both ends, one reference each. `flags`: O_NONBLOCK, O_DIRECT. */
-MUST_CHECK int pipe_new(struct creds *creds, uint32_t flags, struct file **ret_read,
+MUST_CHECK int pipe_new(const struct creds *creds, uint32_t flags, struct file **ret_read,
                         struct file **ret_write);
-/* inode_ops.open of a FIFO: by the file system that holds it. Waits for the other end as fifo(7) says;
- * -ENXIO, -ERESTARTSYS. */
-MUST_CHECK int fifo_open(struct inode *inode, struct file *file);
+void pipe_init(void); /* at start: opens of FIFOs, by vfs's hook, wait for the other end as fifo(7) says */
 
 bool file_is_pipe(const struct file *f);
 /* fcntl(2) F_GETPIPE_SZ, F_SETPIPE_SZ: bytes, or -EBADF if it is no pipe, -EBUSY, -EPERM, -ENOMEM. */
