@@ -50,8 +50,8 @@ static NORETURN void monitor_main(int sock, struct cgroup cg, struct terminal *t
         if (received && count < WATCHED_MAX)
             pidfds[count++] = hfd;
     }
+    terminal_restore_abandoned(terminal); /* at once: the caller's shell goes on in this moment */
     kill_watched(pidfds, count);
-    terminal_restore(terminal);
     cg.created = cg.dir_count > 0;
     cgroup_remove(&cg);
     log_init(log_hfd, LOG_FORMAT_TEXT, LOG_LEVEL_ERR, "bailey");

@@ -59,6 +59,17 @@ void terminal_restore(struct terminal *t)
     sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
+void terminal_restore_abandoned(struct terminal *t)
+{
+    struct termios now;
+    if (t->in < 0 || !t->shared->raw || tcgetattr(t->in, &now) < 0)
+        return;
+    struct termios raw = t->shared->saved;
+    cfmakeraw(&raw);
+    if (now.c_lflag == raw.c_lflag && now.c_iflag == raw.c_iflag && now.c_oflag == raw.c_oflag)
+        terminal_restore(t);
+}
+
 struct control_winsize terminal_winsize(const struct terminal *t)
 {
     struct winsize size = {0};

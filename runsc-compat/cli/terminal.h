@@ -29,6 +29,9 @@ MUST_CHECK int terminal_init(struct terminal *t);
 /* Raw mode if we have a terminal to read and are in its foreground; else nothing happens (and a later
  * SIGCONT may try again). True if it's raw now. */
 bool terminal_enter_raw(struct terminal *t);
-/* Puts the settings back if they are changed. Idempotent; also from the monitor. */
+/* Puts the settings back if they are changed. Idempotent. */
 void terminal_restore(struct terminal *t);
+/* The monitor's: only if they still are what terminal_enter_raw() set. A shell that waited for the killed
+ * CLI may have put its own back by now. */
+void terminal_restore_abandoned(struct terminal *t);
 struct control_winsize terminal_winsize(const struct terminal *t);
