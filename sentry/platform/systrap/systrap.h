@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the systrap platform share.
+ *
+ * Theory of operation. A space's host threads talk to the sentry by seccomp notifications only, on the
+ * listener of the worker whose template the space descends from. Each host thread is in one state:
+ *
+ *   STARTING  ordered by a clone; its first doorbell carries the nonce, then it maps its mailbox
+ *   STOPPED   its doorbell is held (notif_id); registers and orders are its owner's
+ *   CALLS     it executes `calls`; a fiber waits in `waiter`
+ *   RUNNING   guest code, or the calls queued for this resume
+ *   EXITING   its owner is gone; the exit order is the next that it may do
+ *   PARKED    a leader without owner, in the park futex until the process ends
+ *
+ * A notification that the state does not explain kills the space. The pid in a notification is the
+ * kernel's and identifies the thread; nothing else does. `calls` is the private copy against which each
+ * notified call is compared; the list in the slot is only what the stub is told.
+ *
+ * Locks: worker.lock (short) protects everything of a worker, its spaces and their threads, except what
+ * belongs to a stopped thread's owner (base.regs, the slot's contents, `calls` before the reply).
+ * Order: space.gate (fmutex) → worker.lock.
+ */
+#pragma once
+
+#include "base/lock.h"
+#include "sentry/platform/platform_ops.h"
+#include "sentry/platform/systrap/stub/stub_abi.h"
+#include "sentry/platform/wakeable.h"
+#include "sentry/sched/fiber.h"
+#include "sentry/sched/wait_queue.h"
+#include <assert.h>
+#include <bsd/sys/queue.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+
+#define SYSTRAP_WORKERS_MAX 64
+#define SYSTRAP_BUCKETS 1024
+#define SYSTRAP_CALLS_MAX 16 /* of one list: orders plus closes */
+#define SYSTRAP_POOL_TARGET 2
+#define SYSTRAP_DEAD_RING 32
+
+enum thread_state {
+    THREAD_STARTING,
+    THREAD_STOPPED,
+    THREAD_CALLS,
+    THREAD_RUNNING,
+    THREAD_EXITING,
+    THREAD_PARKED,
+};
+
+/* What a STARTING task has to do next. */
+enum start_step { START_HELLO, START_MAP, START_CLOSE, START_ADVISE, START_READY };
+
+/* A host call that a stub was told to make. */
+struct systrap_call {
+    uint64_t nr;
+    uint64_t args[6];
+    bool always;    /* made even after an earlier one failed */
+    int hfd;        /* to be added as descriptor 0 at its notification, or -1; borrowed */
+    uint16_t order; /* orders before it in the caller's array that are complete once it is */
+};
+
+struct systrap_thread {
+    struct platform_thread base;
+    struct systrap_space *space;
+    struct worker *worker;
+    LIST_ENTRY(systrap_thread) bucket; /* by tid, when tid != 0 */
+    LIST_ENTRY(systrap_thread) sibling;
+    LIST_ENTRY(systrap_thread) starting; /* while its hello is awaited */
+    TAILQ_ENTRY(systrap_thread) ready;
+    pid_t tid;
+    enum thread_state state;
+    uint64_t notif_id;
+    unsigned slot;
+    uint64_t frame; /* the stub's address of its signal frame */
+    uint64_t host_fs, host_gs;
+    struct fiber *waiter; /* borrowed: parked until the state changes */
+    bool waiting;         /* somebody without a fiber does (start-up, tests) */
+
+    bool kicked;
+    bool is_ready; /* on the worker's ready list with `event` */
+    bool is_freed; /* no owner any more */
+    struct platform_event event;
+
+    /* STARTING */
+    enum start_step step;
+    uint64_t nonce;
+    bool is_thread; /* of an existing space: has the mailbox */
+    pid_t claimed;  /* what the cloning stub says is its pid; 0 = nothing yet */
+    bool failed;    /* will never come */
+
+    /* CALLS and RUNNING */
+    struct systrap_call calls[SYSTRAP_CALLS_MAX];
+    unsigned call_count;
+    unsigned call_next;
+    bool calls_failed; /* it skipped to an `always` call */
+    bool calls_resume; /* they ran within a resume */
+    unsigned queued_count; /* for the next resume; the owner's while stopped */
+    struct systrap_call queued[PLATFORM_QUEUE_MAX];
+    bool atomic; /* it runs the stub's cmpxchg: its next event goes to `waiter` */
+    bool atomic_done;
+    uint64_t done_count; /* claims of the stub: calls done, error, last value */
+    int64_t done_error;
+    int64_t done_value;
+};
+
+LIST_HEAD(systrap_thread_list, systrap_thread);
+TAILQ_HEAD(systrap_ready, systrap_thread);
+
+struct systrap_space {
+    struct platform_space base;
+    struct worker *worker;
+    LIST_ENTRY(systrap_space) entry;
+    TAILQ_ENTRY(systrap_space) pooled;
+    pid_t pid;     /* 0 until its first doorbell */
+    bool killed;   /* SIGKILL was sent, or there is nothing to kill */
+    bool dead;     /* reaped, or it never came to life */
+    bool released; /* no references */
+    bool is_pooled;
+    int end_signal;
+    struct systrap_thread *fd_holder; /* descriptor 0 is there, for calls of this thread; or NULL */
+    unsigned char *mailbox; /* owned mapping */
+    int mailbox_hfd;        /* owned until the stub has mapped it */
+    unsigned thread_count;  /* with an owner */
+    struct systrap_thread_list threads;
+    uint64_t slots[STUB_SLOT_COUNT / 64]; /* 1 = used */
+    struct fmutex gate; /* one clone or passing of a descriptor at a time */
+};
+
+LIST_HEAD(systrap_space_list, systrap_space);
+TAILQ_HEAD(systrap_pool, systrap_space);
+
+struct worker {
+    struct systrap *platform;
+    unsigned index;
+    int listener;      /* owned */
+    int template_pidfd; /* owned */
+    pid_t template_pid;
+    struct wakeable wake;
+    bool killable; /* WAIT_KILLABLE_RECV */
+    bool sync;     /* SYNC_WAKE_UP */
+
+    struct lock lock; /* all below, and what systrap.h says above */
+    bool template_dead;
+    uint64_t template_id; /* its held doorbell; 0 = busy */
+    bool template_cloning; /* a clone by the template is ordered and not yet notified */
+    uint64_t template_nonce;
+    struct systrap_thread_list buckets[SYSTRAP_BUCKETS];
+    struct systrap_thread_list starting; /* hello awaited */
+    struct systrap_space_list spaces;
+    struct systrap_ready ready;
+    struct systrap_pool pool; /* stopped leaders in spaces nobody has */
+    unsigned pool_count;
+    unsigned refill_failures;
+    unsigned pool_coming; /* ordered, not in the pool yet */
+    struct wait_queue pool_waiters;
+    bool woke_fiber; /* the loop made a fiber runnable */
+    pid_t dead_pids[SYSTRAP_DEAD_RING]; /* reaped before their first doorbell */
+    unsigned dead_next;
+} CACHE_ALIGNED;
+
+struct systrap {
+    struct platform base;
+    unsigned worker_count;
+    int max_processes;
+    _Atomic int space_count;
+    uint64_t table[STUB_TABLE_WORDS]; /* the stub image's */
+    uint32_t findings;                /* STUB_FOUND_*, of the first template */
+    cpu_set_t cpus;                   /* where guests may run */
+    uint64_t xfeatures;
+    uint32_t xstate_size; /* without FP_XSTATE_MAGIC2 */
+    uint32_t mxcsr_mask;
+    bool open_filter;
+    struct worker workers[SYSTRAP_WORKERS_MAX];
+};
+
+/* ---- embed_asm.S ---- */
+extern const unsigned char systrap_stub_image[], systrap_stub_image_end[];
+
+/* ---- template.c: start-up ---- */
+MUST_CHECK int templates_start(struct systrap *p, const char **ret_why);
+void templates_stop(struct systrap *p);
+
+/* ---- frame.c: registers and extended state in a slot; of a stopped thread, by its owner ---- */
+MUST_CHECK int frame_probe_xstate(struct systrap *p);
+/* The slot of a thread, header first. Untrusted memory that other threads write meanwhile. */
+unsigned char *frame_slot(const struct systrap_thread *t);
+/* Where the kernel would put a frame in a fresh slot. */
+uint64_t frame_home(const struct systrap *p, unsigned slot);
+/* Whether `frame` is one in this thread's slot. */
+MUST_CHECK bool frame_is_valid(const struct systrap_thread *t, uint64_t frame);
+/* Reads the registers of t->frame into t->base.regs, and the fault into `ret`. */
+void frame_load(struct systrap_thread *t, int signo, struct platform_event *ret);
+/* Writes t->base.regs; true if the stub has to load fs and gs from the header. */
+bool frame_store(struct systrap_thread *t, bool always_bases);
+/* A whole frame at frame_home() of `t`, with the extended state of `from` (NULL: initial). */
+void frame_build(struct systrap_thread *t, const struct systrap_thread *from);
+ssize_t frame_read_xstate(struct platform_thread *thread, void *bytes, size_t size);
+int frame_write_xstate(struct platform_thread *thread, const void *bytes, size_t size);
+
+/* ---- worker.c: the event loop ---- */
+struct platform_thread *worker_wait(struct platform *p, unsigned worker, bool may_block,
+                                    struct platform_event *ret_event);
+void worker_wake(struct platform *p, unsigned worker);
+/* Sleeps until condition(arg) holds, which is evaluated under w->lock: parks the fiber, or, where there
+ * is none (start-up, tests), serves the worker meanwhile. Who makes it true wakes `fiber`. */
+void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg);
+/* Answers a held notification. 0, or -ENOENT when its process is dying. */
+int worker_reply(struct worker *w, uint64_t id, int64_t value);
+int worker_continue(struct worker *w, uint64_t id);
+/* Puts `t` with its event on the ready list. */
+void worker_push_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w->lock);
+void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w->lock);
+struct systrap_thread *worker_find_locked(struct worker *w, pid_t tid) REQUIRES(&w->lock);
+void worker_hash_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w->lock);
+
+/* ---- notify.c: what a notification means ---- */
+void notify_handle(struct worker *w, const struct seccomp_notif *n);
+/* A rule was broken: the space dies. `why` is static storage. */
+void notify_violation_locked(struct systrap_space *s, const char *why);
+/* Adds the call's descriptor as fd 0 of the notified thread. */
+int notify_add_fd(struct worker *w, uint64_t id, pid_t tid, int hfd);
+
+/* ---- space.c ---- */
+int space_new(struct platform *p, unsigned worker, struct platform_space **ret,
+              struct platform_thread **ret_leader);
+int space_fork(struct platform_thread *parent, struct platform_space **ret_space,
+               struct platform_thread **ret_child);
+int thread_new(struct platform_thread *parent, struct platform_thread **ret);
+void thread_free(struct platform_thread *thread);
+void space_release(struct platform_space *s);
+void space_kill(struct platform_space *s);
+void space_kill_locked(struct systrap_space *s);
+pid_t space_host_pid(const struct platform_space *s);
+void space_reap(struct platform *p);
+/* Orders the template to make a space if the pool is short: empty, or, when the loop is idle anyway,
+ * below its target. Event loop only. */
+void space_refill(struct worker *w, bool is_idle);
+/* Frees `s` if it is dead and released. */
+void space_collect_locked(struct systrap_space *s);
+/* Whether a child of this pid died before its first doorbell. */
+bool space_died_unseen_locked(const struct worker *w, pid_t pid);
+/* A pooled space's leader has come, or will not. */
+void space_arrived_locked(struct worker *w, struct systrap_thread *t);
+/* The host process is gone for good: turns that into events and wake-ups. */
+void space_set_dead_locked(struct systrap_space *s, int end_signal);
+void thread_destroy_locked(struct systrap_thread *t);
+/* Frees everything that is left; every process is dead. */
+void space_free_all(struct worker *w);
+
+/* ---- order.c ---- */
+int thread_execute(struct platform_thread *thread, const struct platform_order *orders,
+                   size_t count, size_t *ret_done);
+int thread_queue(struct platform_thread *thread, const struct platform_order *order);
+/* Runs what is queued for the next resume now: 0 or its error. */
+MUST_CHECK int thread_flush(struct platform_thread *thread);
+void thread_resume(struct platform_thread *thread);
+void thread_kick(struct platform_thread *thread);
+int thread_cmpxchg32(struct platform_thread *thread, guest_addr addr, uint32_t expected,
+                     uint32_t desired, uint32_t *ret_old);
+/* Runs t->calls and sleeps until they are complete: 0 or -ESRCH; t->done_* say what the stub claims. */
+MUST_CHECK int thread_run_calls(struct systrap_thread *t);
+void call_set(struct systrap_call *c, uint64_t nr, uint64_t a0, uint64_t a1, uint64_t a2,
+              uint64_t a3, uint64_t a4, uint64_t a5);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The event loop of a worker: receive a notification, let notify.c decide, hand out events. Runs on
+ * whichever host thread leads the worker at the moment.
+ *
+ * Polling of slots (issue of the in-stub answers) has its place at the top of worker_wait(): before the
+ * loop blocks it may look at the slots of recently active threads for a bounded time.
+ */
+#include "sentry/platform/systrap/systrap.h"
+
+#include "base/host.h"
+#define LOG_MODULE "systrap"
+#include "base/log.h"
+#include <errno.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+/* ---- threads by tid ------------------------------------------------------------------------------ */
+
+static size_t bucket_of(pid_t tid)
+{
+    return (size_t)tid % SYSTRAP_BUCKETS;
+}
+
+struct systrap_thread *worker_find_locked(struct worker *w, pid_t tid)
+{
+    struct systrap_thread *t;
+    LIST_FOREACH(t, &w->buckets[bucket_of(tid)], bucket)
+        if (t->tid == tid)
+            return t;
+    return NULL;
+}
+
+void worker_hash_locked(struct worker *w, struct systrap_thread *t)
+{
+    LIST_INSERT_HEAD(&w->buckets[bucket_of(t->tid)], t, bucket);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+static int send_response(struct worker *w, struct seccomp_notif_resp *response)
+{
+    return (int)host_call3(SYS_ioctl, w->listener, SECCOMP_IOCTL_NOTIF_SEND, response);
+}
+
+/* #syscalls ioctl: SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ADDFD on the listeners of the stubs' filters */
+int worker_reply(struct worker *w, uint64_t id, int64_t value)
+{
+    struct seccomp_notif_resp response = {.id = id, .val = value};
+    return send_response(w, &response);
+}
+
+int worker_continue(struct worker *w, uint64_t id)
+{
+    struct seccomp_notif_resp response = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    return send_response(w, &response);
+}
+
+/* ---- the ready list ------------------------------------------------------------------------------ */
+
+void worker_push_locked(struct worker *w, struct systrap_thread *t)
+{
+    if (t->is_ready)
+        return;
+    t->is_ready = true;
+    TAILQ_INSERT_TAIL(&w->ready, t, ready);
+}
+
+void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t)
+{
+    t->waiting = false;
+    if (t->waiter == NULL)
+        return;
+    fiber_wake(t->waiter);
+    w->woke_fiber = true;
+}
+
+static struct systrap_thread *pop_ready(struct worker *w, struct platform_event *ret_event)
+{
+    lock_acquire(&w->lock);
+    struct systrap_thread *t = TAILQ_FIRST(&w->ready);
+    if (t != NULL) {
+        TAILQ_REMOVE(&w->ready, t, ready);
+        t->is_ready = false;
+        t->state = THREAD_STOPPED;
+        *ret_event = t->event;
+    }
+    lock_release(&w->lock);
+    return t;
+}
+
+/* ---- receiving ----------------------------------------------------------------------------------- */
+
+/* #syscalls poll: a look at a listener without waiting */
+static bool has_notification(struct worker *w)
+{
+    struct pollfd pfd = {.fd = w->listener, .events = POLLIN};
+    return host_call3(SYS_poll, &pfd, 1, 0) == 1 && (pfd.revents & POLLIN) != 0;
+}
+
+/* The template is dead and so is every space: some kernels answer ENOENT at once for ever. */
+static void wait_without_stubs(struct worker *w)
+{
+    struct timespec moment = {.tv_nsec = 10000000};
+    (void)wakeable_call(&w->wake, SYS_nanosleep, HOST_ARG(&moment), 0, 0, 0);
+}
+
+/* Receives and handles one notification. False when there was none (woken, or none to wait for). */
+static bool serve_one(struct worker *w, bool may_block)
+{
+    space_refill(w, may_block);
+    if (!may_block && !has_notification(w))
+        return false;
+    struct seccomp_notif n = {0};
+    w->wake.tid = (pid_t)host_call0(SYS_gettid);
+    long r = wakeable_call(&w->wake, SYS_ioctl, w->listener, (long)SECCOMP_IOCTL_NOTIF_RECV,
+                           HOST_ARG(&n), 0);
+    if (r == 0) {
+        notify_handle(w, &n);
+        return true;
+    }
+    if (r == -ENOENT && w->template_dead && may_block)
+        wait_without_stubs(w);
+    return r == -ENOENT; /* whoever rang died meanwhile */
+}
+
+/* hot */
+struct platform_thread *worker_wait(struct platform *p, unsigned worker, bool may_block,
+                                    struct platform_event *ret_event)
+{
+    struct systrap *systrap = container_of(p, struct systrap, base);
+    struct worker *w = &systrap->workers[worker];
+    for (;;) {
+        struct systrap_thread *t = pop_ready(w, ret_event);
+        if (t != NULL)
+            return &t->base;
+        if (wakeable_take(&w->wake))
+            return NULL;
+        bool served = serve_one(w, may_block);
+        if (w->woke_fiber) {
+            w->woke_fiber = false;
+            t = pop_ready(w, ret_event);
+            return t != NULL ? &t->base : NULL;
+        }
+        if (!served)
+            return NULL;
+    }
+}
+
+void worker_wake(struct platform *p, unsigned worker)
+{
+    struct systrap *systrap = container_of(p, struct systrap, base);
+    wakeable_wake(&systrap->workers[worker].wake);
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------------ */
+
+void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg)
+{
+    bool has_fiber = fiber_current() != NULL;
+    for (;;) {
+        lock_acquire(&w->lock);
+        bool done = condition(arg);
+        lock_release(&w->lock);
+        if (done)
+            return;
+        if (has_fiber)
+            (void)fiber_park(FIBER_UNINTERRUPTIBLE, FIBER_NO_DEADLINE);
+        else if (!serve_one(w, true) && wakeable_take(&w->wake))
+            space_reap(&w->platform->base); /* no event thread does */
+    }
+}
