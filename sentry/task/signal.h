@@ -17,7 +17,7 @@
 struct task;
 struct thread_group;
 
-typedef uint64_t sigset; /* bit signo - 1 */
+typedef uint64_t signal_set; /* bit signo - 1 */
 #define SIGSET_BIT(signo) (1ULL << ((signo)-1))
 #define SIGSET_UNMASKABLE (SIGSET_BIT(9) | SIGSET_BIT(19))
 
@@ -26,7 +26,7 @@ struct queued_signal {
     struct linux_siginfo info;
 };
 struct signal_queue {
-    sigset mask; /* what is pending */
+    signal_set mask; /* what is pending */
     TAILQ_HEAD(, queued_signal) queue;
 };
 void signal_queue_init(struct signal_queue *q);
@@ -45,10 +45,10 @@ void sighand_put(struct sighand *s);
 
 struct task_signals { /* sighand->lock, written by the task itself only where said */
     struct signal_queue pending;
-    _Atomic sigset blocked;     /* written by the task itself under the lock */
-    sigset saved_mask;          /* task only: sigsuspend, ppoll … restore it after the handler */
+    _Atomic signal_set blocked;     /* written by the task itself under the lock */
+    signal_set saved_mask;          /* task only: sigsuspend, ppoll … restore it after the handler */
     bool restore_saved_mask;
-    sigset waited;              /* sigtimedwait is waiting for these */
+    signal_set waited;              /* sigtimedwait is waiting for these */
     struct linux_stack altstack; /* task only */
 };
 
@@ -64,14 +64,14 @@ int signal_send_pgrp(int pgid, const struct linux_siginfo *info);
 
 /* The calling task's blocked mask; SIGKILL and SIGSTOP are taken out. Wakes whoever must handle what
  * is now deliverable. */
-void signal_set_blocked(struct task *t, sigset blocked);
+void signal_set_blocked(struct task *t, signal_set blocked);
 bool signal_is_pending(struct task *t); /* deliverable and not blocked: own or the group's */
 /* Takes one pending signal out of `set` (signalfd, sigtimedwait): its number or 0. */
-int signal_dequeue(struct task *t, sigset set, struct linux_siginfo *ret);
-sigset signal_pending_set(struct task *t); /* own | group's, blocked included */
+int signal_dequeue(struct task *t, signal_set set, struct linux_siginfo *ret);
+signal_set signal_pending_set(struct task *t); /* own | group's, blocked included */
 /* After a syscall with a temporary mask (sigsuspend, ppoll, epoll_pwait): set for the wait, with the old
  * one put back by signal delivery or signal_mask_restore(). */
-void signal_mask_set_temporary(struct task *t, sigset mask);
+void signal_mask_set_temporary(struct task *t, signal_set mask);
 void signal_mask_restore(struct task *t);
 
 /* Before a task returns to guest code: delivers what is pending. False: the task has exited. */

@@ -61,6 +61,7 @@ struct rlimit_pair {
 };
 
 struct posix_timer;
+enum group_state { GROUP_ALIVE, GROUP_ZOMBIE, GROUP_DEAD };
 
 /* A process. */
 struct thread_group {
@@ -68,7 +69,8 @@ struct thread_group {
     int tgid;
     TAILQ_HEAD(, task) threads;        /* tasks lock; the leader stays until it is reaped */
     unsigned live_count;               /* tasks lock: threads that haven't exited */
-    struct task *leader;
+    struct task *leader;               /* tasks lock */
+    struct task *reaped_leader;        /* ref that was the table's, between unlinking and reaping */
     struct thread_group *parent;       /* borrowed; tasks lock */
     TAILQ_HEAD(, thread_group) children; /* tasks lock */
     TAILQ_ENTRY(thread_group) sibling;
@@ -89,7 +91,7 @@ struct thread_group {
     bool stop_reported, continued_pending; /* for wait4(WUNTRACED | WCONTINUED); tasks lock */
     struct wait_queue stop_wait;
 
-    enum { GROUP_ALIVE, GROUP_ZOMBIE, GROUP_DEAD } state; /* tasks lock */
+    enum group_state state;            /* tasks lock */
     struct wait_queue child_wait;      /* its wait4() callers sleep here */
     struct wait_queue exit_wait;       /* pidfd readiness */
 
@@ -110,7 +112,6 @@ struct thread_group {
     uint64_t min_flt, maj_flt;
     int oom_score_adj;
     bool dumpable;
-    void *anon_keyring;
 };
 
 /* A guest thread. */
@@ -120,7 +121,8 @@ struct task {
     int tid;
     struct thread_group *group;        /* ref */
     TAILQ_ENTRY(task) thread_entry;    /* tasks lock */
-    struct platform_thread *pt;        /* owned, except while borrowed by vfork; task thread only */
+    struct platform_thread *pt;        /* owned; NULL while lent to a vfork child. Read by the task's own
+                                          fiber; changed under sighand->lock, for kicks by others */
     struct platform_event event;       /* what started the current activation */
     struct mm *mm;                     /* ref; task thread only; others: task_get_mm() */
     struct lock state_lock;            /* mm, fds, fs, creds, comm against other tasks' reads */
@@ -134,7 +136,8 @@ struct task {
     guest_addr set_child_tid, clear_child_tid;
     guest_addr robust_list;
     uint64_t robust_list_size;
-    struct task *vfork_parent;         /* borrowed: sleeps until vfork_done */
+    struct task *vfork_parent;         /* borrowed: sleeps until vfork_done; tasks lock */
+    bool mm_borrowed;                  /* vfork child: mm and host thread are the parent's */
     struct wait_queue vfork_wait;
     bool vfork_done;                   /* atomic enough: set once, under vfork_wait's wake */
 
@@ -144,15 +147,18 @@ struct task {
     ssize_t vfork_xstate_size;
 
     int64_t syscall_nr;                /* of the current activation; -1 = none */
-    uint64_t syscall_arg0;             /* rdi, to restart; rax is syscall_nr */
+    int restart_code;                  /* ERESTART* that the call ended with; 0 = none */
+    bool regs_replaced;                /* the call set all registers (execve, rt_sigreturn) */
+    bool exit_requested;               /* exit(2) or exit_group(2): exit_code is set */
+    uint8_t *xstate_buffer;            /* owned: info->xstate_size bytes, for signal frames */
     struct restart_block {             /* restart_syscall(2) of nanosleep, futex, poll */
         int64_t (*fn)(struct task *task);
         uint64_t args[6];
         guest_addr addr;
     } restart;
 
-    bool exiting, dead;
-    int exit_code;
+    bool exiting;                      /* tasks lock: task_exit() has begun */
+    int exit_code;                     /* wait status */
     uint32_t personality;
     uint64_t cpu_mask;                 /* sched_setaffinity */
     int nice, sched_policy, sched_priority, ioprio;
@@ -201,8 +207,13 @@ struct creds *task_get_creds(struct task *t);     /* ref */
 struct file *group_get_exe(struct thread_group *g); /* ref or NULL */
 unsigned tasks_count(void);                        /* threads alive */
 uint64_t tasks_forks_total(void);
-void tasks_lock(void);
-void tasks_unlock(void);
+extern struct lock g_tasks_lock;
+#define tasks_lock() lock_acquire(&g_tasks_lock)
+#define tasks_unlock() lock_release(&g_tasks_lock)
+/* The same lookups with the tasks lock held: borrowed pointers, valid while it is. */
+struct task *task_find_locked(int tid);
+struct thread_group *group_find_locked(int tgid);
+struct process_group *pgrp_find_locked(int pgid);
 
 /* What path functions need, borrowed from the calling task (valid until its next chdir etc. by another
  * thread: so it takes references). */
@@ -261,3 +272,5 @@ extern group_exit_hook g_first_exit_hook; /* first process became a zombie */
 extern void (*g_first_stop_hook)(int signo); /* first process stopped (Ctrl-Z) with an orphaned pgrp rule off */
 
 void tasks_init(void);
+/* For execve and fexecve: checks that `p` may be executed and opens it for the sentry. */
+MUST_CHECK int exec_open_path(const struct walk_context *ctx, const struct path *p, struct file **ret);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process's timers: ITIMER_REAL, ITIMER_VIRTUAL/PROF (by host CPU time, checked when armed), and POSIX
+ * timers. getitimer(2), timer_create(2). Signals are sent from the event thread.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct task;
+struct thread_group;
+
+struct timer_setting {
+    uint64_t value_ns;    /* until the next expiry; 0 = disarmed */
+    uint64_t interval_ns;
+};
+/* setitimer(ITIMER_REAL) / alarm: the old setting in *ret_old. */
+void itimer_real_set(struct thread_group *g, const struct timer_setting *new_setting,
+                     struct timer_setting *ret_old);
+void itimer_real_get(struct thread_group *g, struct timer_setting *ret);
+
+struct posix_timer_config {
+    int clock;      /* CLOCK_REALTIME, MONOTONIC, BOOTTIME… */
+    int notify;     /* SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID */
+    int signo;
+    int tid;        /* SIGEV_THREAD_ID */
+    uint64_t value; /* sigev_value */
+    bool value_is_id; /* no sigevent was given: the value is the timer's id */
+};
+MUST_CHECK int posix_timer_create(struct thread_group *g, const struct posix_timer_config *config); /* id */
+/* `deadline_ns` CLOCK_MONOTONIC of the first expiry, 0 = disarm. 0 or -EINVAL (no such timer). */
+MUST_CHECK int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64_t interval_ns,
+                               struct timer_setting *ret_old);
+MUST_CHECK int posix_timer_get(struct thread_group *g, int id, struct timer_setting *ret);
+MUST_CHECK int posix_timer_clock(struct thread_group *g, int id);   /* its clock or -EINVAL */
+MUST_CHECK int posix_timer_overrun(struct thread_group *g, int id); /* of the last delivery, or -EINVAL */
+MUST_CHECK int posix_timer_delete(struct thread_group *g, int id);
