@@ -32,7 +32,7 @@ int wakeable_install(void)
     return sigaction(WAKEABLE_SIGNAL, &action, NULL) == 0 ? 0 : -EINVAL;
 }
 
-/* #syscalls gettid,getpid: who waits */
+/* Start-up only. */
 void wakeable_init(struct wakeable *w)
 {
     w->tgid = (pid_t)host_call0(SYS_getpid);

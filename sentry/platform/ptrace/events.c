@@ -24,8 +24,10 @@
 #endif
 #define TRAPNO_PAGE_FAULT 14
 #define ERR_PRESENT 1u /* page-fault error code bits */
+#define ERR_WRITE 2u
 #define ERR_USER 4u
 #define ERR_FETCH 16u
+#define INSTRUCTION_SIZE_MAX 15
 
 static void enqueue(struct tracee *t)
 {
@@ -118,19 +120,36 @@ static bool on_trapped(struct tracee *t, const siginfo_t *info, struct platform_
     return true;
 }
 
-/* ptrace does not show trap number and error code; they are rebuilt as far as siginfo tells. A write
- * can't be told from a read. */
+/* ptrace does not show the page fault's error code; it is rebuilt from what else is known. An access
+ * that was refused where reading is possible was a write; one where nothing is mapped may be either,
+ * and counts as a read. */
+static uint32_t page_fault_error(struct tracee *t, int signo, int code, uint64_t addr)
+{
+    const struct guest_regs *regs = &t->thread.regs;
+    const struct tracee_space *s = container_of(t->thread.space, struct tracee_space, space);
+    bool starts_page = (addr & ~PAGE_MASK) == 0;
+    uint32_t error = ERR_USER;
+    if (addr == regs->rip ||
+        (starts_page && addr > regs->rip && addr - regs->rip < INSTRUCTION_SIZE_MAX))
+        error |= ERR_FETCH;
+    if (signo == SIGSEGV && code == SEGV_ACCERR) {
+        char byte;
+        error |= ERR_PRESENT;
+        if ((error & ERR_FETCH) == 0 && platform_vm_read(s->pid, GUEST_ADDR(addr), &byte, 1) == 1)
+            error |= ERR_WRITE;
+    }
+    return error;
+}
+
 static bool on_fault(struct tracee *t, int signo, const siginfo_t *info, struct platform_event *ret)
 {
     struct guest_regs *regs = &t->thread.regs;
     uint64_t addr = (uint64_t)(uintptr_t)info->si_addr;
     bool page_fault = (signo == SIGSEGV && info->si_code != SI_KERNEL) ||
                       (signo == SIGBUS && info->si_code == BUS_ADRERR);
-    bool is_exec = page_fault && addr == regs->rip;
     if (page_fault) {
         regs->trapno = TRAPNO_PAGE_FAULT;
-        regs->err = ERR_USER | (is_exec ? ERR_FETCH : 0) |
-                    (signo == SIGSEGV && info->si_code != SEGV_MAPERR ? ERR_PRESENT : 0);
+        regs->err = page_fault_error(t, signo, info->si_code, addr);
         regs->cr2 = addr;
     } else {
         static const uint8_t trap_numbers[32] = {
@@ -145,7 +164,8 @@ static bool on_fault(struct tracee *t, int signo, const siginfo_t *info, struct 
                                    .signo = signo,
                                    .code = info->si_code,
                                    .addr = GUEST_ADDR(addr),
-                                   .is_exec = is_exec};
+                                   .is_write = page_fault && (regs->err & ERR_WRITE) != 0,
+                                   .is_exec = page_fault && (regs->err & ERR_FETCH) != 0};
     return true;
 }
 

@@ -26,8 +26,7 @@
 
 /* ---- passing a descriptor ---------------------------------------------------------------------- */
 
-/* #syscalls ioctl(SECCOMP_IOCTL_NOTIF_RECV,SECCOMP_IOCTL_NOTIF_ADDFD,SECCOMP_IOCTL_NOTIF_SEND):
- * descriptors for mappings of stubs */
+/* #syscalls ioctl: SECCOMP_IOCTL_NOTIF_RECV, _SEND, _ADDFD: descriptors for mappings of stubs */
 static long answer(struct tracer *p, uint64_t id, int error)
 {
     struct seccomp_notif_resp response = {.id = id, .error = error};

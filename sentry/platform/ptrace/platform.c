@@ -94,7 +94,7 @@ static void tracer_reap(struct platform *p)
 
 static void tracer_describe(const struct platform *base, char *out, size_t size)
 {
-    const struct tracer *p = container_of(base, const struct tracer, platform);
+    const struct tracer *p = (const struct tracer *)base; /* its first member */
     snprintf(out, size,
              "platform=ptrace\n"
              "ptrace.sysemu=yes\n"

@@ -9,3 +9,4 @@ set(ptrace_sources
     ptrace/stub_image_asm.S
     ptrace/tracee.c
     ptrace/xstate.c)
+bailey_test(ptrace_platform_test USES platform)

@@ -9,12 +9,11 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "sentry/platform/stub_range.h"
-#include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
 #define USER_CS 0x33 /* the kernel's selectors of 64-bit code and of data */
@@ -40,16 +39,20 @@ int tracee_read_user(struct tracee *t)
 
 int tracee_write_user(struct tracee *t, const struct user_regs_struct *user)
 {
-    /* A guest may have loaded segment bases that ptrace refuses to write back (wrfsbase takes the
-     * kernel's half as well); nobody changed them, so leave them out. Data selectors are never written. */
-    uint64_t top = STUB_USER_END;
-    size_t size = offsetof(struct user_regs_struct, ds);
-    if ((user->fs_base >= top && user->fs_base == t->user.fs_base) ||
-        (user->gs_base >= top && user->gs_base == t->user.gs_base))
-        size = offsetof(struct user_regs_struct, fs_base);
+    /* Not SETREGSET: its format follows the tracee's mode, and guests may enter 32-bit code. */
     struct user_regs_struct copy = *user;
-    struct iovec all = {.iov_base = &copy, .iov_len = size};
-    long r = tracee_request(t, PTRACE_SETREGSET, NT_PRSTATUS, &all);
+    long r = tracee_request(t, PTRACE_SETREGS, 0, &copy);
+    /* A guest may have loaded a segment base from the kernel's half (wrfsbase takes it), which ptrace
+     * refuses to write back. The kernel writes in the order of the struct, so all before the bases is
+     * done then, and what nobody changed may stay. */
+    bool fs_stays = user->fs_base >= STUB_USER_END && user->fs_base == t->user.fs_base;
+    bool gs_stays = user->gs_base >= STUB_USER_END && user->gs_base == t->user.gs_base;
+    if (r == -EIO && (fs_stays || gs_stays)) {
+        r = 0;
+        if (!gs_stays)
+            r = tracee_request(t, PTRACE_POKEUSER, offsetof(struct user_regs_struct, gs_base),
+                               (void *)(uintptr_t)user->gs_base);
+    }
     return r == 0 ? 0 : (r == -ESRCH ? -ESRCH : -EIO);
 }
 
