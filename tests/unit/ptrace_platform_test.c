@@ -8,12 +8,16 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CODE 0x10000000ul
@@ -345,6 +349,35 @@ Test(ptrace, cmpxchg_exchanges_or_faults)
     cr_assert_eq(platform_cmpxchg32(g_thread, GUEST_ADDR(DATA), 0, 6, &old), 0);
     cr_assert_eq(old, 5);
     cr_assert_eq(platform_cmpxchg32(g_thread, GUEST_ADDR(FILE_AT), 0, 6, &old), -EFAULT);
+}
+
+static void forbid_process_vm(void)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof(program) / sizeof(program[0]), .filter = program};
+    cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+Test(ptrace, copies_work_where_the_host_forbids_process_vm)
+{
+    char out[100], in[100];
+    forbid_process_vm();
+    for (size_t i = 0; i < sizeof(out); i++)
+        out[i] = (char)(i + 1);
+    cr_assert_eq(platform_write(g_space, GUEST_ADDR(DATA - 45), out, 100), 100);
+    cr_assert_eq(platform_read(g_space, GUEST_ADDR(DATA - 45), in, 100), 100);
+    cr_assert_eq(memcmp(in, out, 100), 0);
+    cr_assert_eq(platform_write(g_space, GUEST_ADDR(DATA + 4096 - 45), out, 100), 45);
+    cr_assert_eq(platform_read(g_space, GUEST_ADDR(DATA + 4096 - 45), in, 100), 45);
+    cr_assert_eq(memcmp(in, out, 45), 0);
+    cr_assert_eq(platform_read(g_space, GUEST_ADDR(FILE_AT), in, 100), -EFAULT);
 }
 
 /* ---- extended state ---------------------------------------------------------------------------- */

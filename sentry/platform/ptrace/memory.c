@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory of a stub: copies, and the atomic exchange. Tracer thread only. Where the host forbids
- * process_vm_* (Yama), a stopped thread of the space moves the bytes one by one through a register:
- * slow, but with the process's own protections.
+ * process_vm_* (Yama), a stopped thread of the space moves the bytes through a register: slow, but
+ * with the process's own protections.
  */
 #include "sentry/platform/ptrace/ptrace_platform.h"
 
 #include <errno.h>
+#include <string.h>
 
 static struct tracee *any_stopped(struct tracee_space *s)
 {
@@ -21,28 +22,51 @@ static struct tracee *any_stopped(struct tracee_space *s)
     return NULL;
 }
 
-static int step_byte(struct tracee *t, const unsigned char *label, uint64_t addr, uint8_t *byte)
+/* One load or store of `*word`, of eight bytes or one. */
+static int step(struct tracee *t, const unsigned char *label, uint64_t addr, uint64_t *word)
 {
-    struct tracee_call call = {.rip = tracee_code(label), .rdi = addr, .rax = *byte};
-    uint64_t rax = 0;
+    struct tracee_call call = {.rip = tracee_code(label), .rdi = addr, .rax = *word};
     int r = tracee_start(t, &call);
-    if (r == 0)
-        r = tracee_finish(t, &rax);
-    if (r == 0)
-        *byte = (uint8_t)rax;
-    return r;
+    return r != 0 ? r : tracee_finish(t, word);
 }
 
-static ssize_t through_thread(struct tracee_space *s, const unsigned char *label, guest_addr addr,
-                              uint8_t *bytes, size_t size)
+/* Eight bytes only where they lie in one page: then all or none of them are accessible. */
+static size_t step_size(uint64_t addr, size_t left)
+{
+    size_t in_page = PAGE_SIZE - (size_t)(addr & ~PAGE_MASK);
+    return left >= sizeof(uint64_t) && in_page >= sizeof(uint64_t) ? sizeof(uint64_t) : 1;
+}
+
+static ssize_t load_slowly(struct tracee_space *s, uint64_t addr, uint8_t *bytes, size_t size)
 {
     struct tracee *t = any_stopped(s);
     if (t == NULL)
         return -ESRCH;
-    for (size_t done = 0; done < size; done++) {
-        int r = step_byte(t, label, addr.va + done, &bytes[done]);
+    for (size_t done = 0; done < size;) {
+        uint64_t word = 0;
+        size_t n = step_size(addr + done, size - done);
+        int r = step(t, n == 1 ? ptrace_stub_load : ptrace_stub_load8, addr + done, &word);
         if (r != 0)
             return done != 0 ? (ssize_t)done : r;
+        memcpy(bytes + done, &word, n);
+        done += n;
+    }
+    return (ssize_t)size;
+}
+
+static ssize_t store_slowly(struct tracee_space *s, uint64_t addr, const uint8_t *bytes, size_t size)
+{
+    struct tracee *t = any_stopped(s);
+    if (t == NULL)
+        return -ESRCH;
+    for (size_t done = 0; done < size;) {
+        uint64_t word = 0;
+        size_t n = step_size(addr + done, size - done);
+        memcpy(&word, bytes + done, n);
+        int r = step(t, n == 1 ? ptrace_stub_store : ptrace_stub_store8, addr + done, &word);
+        if (r != 0)
+            return done != 0 ? (ssize_t)done : r;
+        done += n;
     }
     return (ssize_t)size;
 }
@@ -53,9 +77,7 @@ ssize_t tracee_read(struct platform_space *space, guest_addr src, void *dst, siz
     if (s->killed)
         return -ESRCH;
     ssize_t r = platform_vm_read(s->pid, src, dst, size);
-    if (r != -EPERM && r != -ENOSYS)
-        return r;
-    return through_thread(s, ptrace_stub_load, src, dst, size);
+    return r == -EPERM || r == -ENOSYS ? load_slowly(s, src.va, dst, size) : r;
 }
 
 ssize_t tracee_write(struct platform_space *space, guest_addr dst, const void *src, size_t size)
@@ -64,18 +86,7 @@ ssize_t tracee_write(struct platform_space *space, guest_addr dst, const void *s
     if (s->killed)
         return -ESRCH;
     ssize_t r = platform_vm_write(s->pid, dst, src, size);
-    if (r != -EPERM && r != -ENOSYS)
-        return r;
-    struct tracee *t = any_stopped(s);
-    if (t == NULL)
-        return -ESRCH;
-    for (size_t done = 0; done < size; done++) {
-        uint8_t byte = ((const uint8_t *)src)[done];
-        int error = step_byte(t, ptrace_stub_store, dst.va + done, &byte);
-        if (error != 0)
-            return done != 0 ? (ssize_t)done : error;
-    }
-    return (ssize_t)size;
+    return r == -EPERM || r == -ENOSYS ? store_slowly(s, dst.va, src, size) : r;
 }
 
 int tracee_cmpxchg32(struct platform_thread *thread, guest_addr addr, uint32_t expected,

@@ -96,13 +96,9 @@ static void tracer_describe(const struct platform *base, char *out, size_t size)
 {
     const struct tracer *p = (const struct tracer *)base; /* its first member */
     snprintf(out, size,
-             "platform=ptrace\n"
-             "ptrace.sysemu=yes\n"
-             "ptrace.descriptor_passing=seccomp-addfd\n"
-             "ptrace.vdso=%s\n"
-             "ptrace.xstate_size=%u\n"
-             "ptrace.xstate_features=%#llx\n",
-             p->vdso_low != 0 ? "yes" : "no", p->xstate_size, (unsigned long long)p->xstate_mask);
+             "platform=ptrace\nworkers=1\nptrace.sysemu=1\n"
+             "xstate_size=%zu\nxstate_features=%#llx\nvdso=%d\n",
+             base->info.xstate_size, (unsigned long long)p->xstate_mask, p->vdso_low != 0);
 }
 
 const struct platform_ops ptrace_ops = {

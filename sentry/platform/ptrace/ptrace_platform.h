@@ -89,6 +89,7 @@ struct tracee {
 extern const unsigned char ptrace_stub_image[], ptrace_stub_image_end[];
 extern const unsigned char ptrace_stub_call[], ptrace_stub_cmpxchg[];
 extern const unsigned char ptrace_stub_load[], ptrace_stub_store[];
+extern const unsigned char ptrace_stub_load8[], ptrace_stub_store8[];
 /* Where a label of the image is in every stub. */
 uint64_t tracee_code(const unsigned char *label);
 

@@ -11,6 +11,8 @@
     .section .rodata
     .globl ptrace_stub_image, ptrace_stub_image_end
     .globl ptrace_stub_call, ptrace_stub_cmpxchg, ptrace_stub_load, ptrace_stub_store
+    .globl ptrace_stub_load8, ptrace_stub_store8
+    .hidden ptrace_stub_load8, ptrace_stub_store8
     .hidden ptrace_stub_image, ptrace_stub_image_end
     .hidden ptrace_stub_call, ptrace_stub_cmpxchg, ptrace_stub_load, ptrace_stub_store
     .balign 64
@@ -40,6 +42,12 @@ ptrace_stub_call: /* an order: registers as the kernel wants them */
     int3
 ptrace_stub_cmpxchg: /* rdi = address, eax = expected, ecx = desired; eax = what was there */
     lock cmpxchg %ecx, (%rdi)
+    int3
+ptrace_stub_load8: /* rax = the 8 bytes at rdi */
+    mov (%rdi), %rax
+    int3
+ptrace_stub_store8: /* the 8 bytes at rdi = rax */
+    mov %rax, (%rdi)
     int3
 ptrace_stub_load: /* al = the byte at rdi */
     movb (%rdi), %al
