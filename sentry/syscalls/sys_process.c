@@ -4,6 +4,7 @@
  */
 #define LOG_MODULE "syscalls"
 #include "sentry/syscalls/syscalls.h"
+#include "base/host.h"
 #include "sentry/syscalls/rusage.h"
 #include "sentry/task/pidfd.h"
 #include "sentry/task/restart.h"
