@@ -12,6 +12,12 @@
  * outside its own space.
  *
  * Functions that take a `struct platform_thread *pt` need the calling guest thread, stopped; they sleep.
+ *
+ * Queued orders: between a call and the resume the host lags behind the tree by at most one order. Copies
+ * by the calling fiber (uaccess.h) flush it first; other fibers see the old state, as if they had been
+ * quicker. A platform event ORDER_FAILED goes to mm_order_failed(). Code that pushes a signal frame calls
+ * mm_flush() before it saves the registers, so that the frame holds the system call's true result.
+ *
  * Sources: mmap(2), mremap(2), brk(2), madvise(2), mincore(2), msync(2), mlock(2), proc(5).
  */
 #pragma once
@@ -28,18 +34,22 @@
 
 struct mappable;
 struct mappable_ops {
-    void (*get)(struct mappable *m);
+    void (*get)(struct mappable *m); /* under tree_lock: an atomic increment */
     void (*put)(struct mappable *m); /* may sleep */
     /* A host descriptor whose bytes [offset, offset+size) are the object's, good for `prot` and for
      * MAP_SHARED or MAP_PRIVATE in `flags`. `*ret_hfd` is borrowed and stays open while the mappable is
-     * referenced. Sleeps. -ENODEV: not mappable; -EACCES: mode of the open file forbids it. */
+     * referenced; the object's host offsets stay contiguous. -1: private zero pages (/dev/zero).
+     * Sleeps. -ENODEV: not mappable; -EACCES: mode of the open file forbids it; -EPERM: noexec mount or a
+     * seal. Called again with more `prot` when mprotect(2) wants it. */
     int (*map)(struct mappable *m, uint64_t offset, uint64_t size, int prot, int flags, int *ret_hfd,
                uint64_t *ret_host_offset);
     /* For /proc/PID/maps: device, inode and path (the caller frees it). */
     void (*describe)(struct mappable *m, uint64_t *ret_dev, uint64_t *ret_ino, char **ret_path);
     /* msync(MS_SYNC) of a shared mapping; NULL = nothing to do. Sleeps. */
     int (*sync)(struct mappable *m, uint64_t offset, uint64_t size);
-    /* A shared writable mapping appears/disappears (write seals, ETXTBSY); NULL = ignored. */
+    /* A shared writable VMA appears/disappears (write seals, ETXTBSY); one call for each VMA, so splits
+     * and forks add too. NULL = ignored. Under tree_lock: may not sleep; takes short locks only. Only
+     * the first add of an mmap(2) may be refused (-EPERM). */
     int (*shared_write)(struct mappable *m, bool add);
     /* What futexes in a shared mapping are keyed by: stays the same for all opens of the object. */
     uint64_t (*identity)(struct mappable *m);
@@ -50,19 +60,22 @@ struct mappable {
 
 /* ---- VMAs --------------------------------------------------------------------------------------- */
 
-enum vma_kind { VMA_ANON, VMA_FILE, VMA_SHARED_ANON /* a memfd-backed mappable made by mm's owner */ };
+enum vma_kind { VMA_ANON, VMA_FILE };
 
 struct vma {
     RB_ENTRY(vma) node;
+    uint64_t gap, max_gap; /* the tree's: free bytes just below; the largest in this subtree */
     uint64_t start, end; /* page-aligned guest addresses, [start, end) */
     int prot;            /* PROT_* now */
-    int max_prot;        /* what mprotect may give (file opened read-only and shared) */
+    int max_prot;        /* what the object is known to allow; for more it is asked again */
     int flags;           /* MAP_SHARED or MAP_PRIVATE, MAP_NORESERVE, MAP_GROWSDOWN (ours: see stack) */
     uint64_t offset;     /* of `start` in the object */
     struct mappable *object; /* ref; NULL for private anonymous memory */
     bool is_stack, is_heap, is_locked, dont_fork, wipe_on_fork, dont_dump;
-    char name[16];       /* "[stack]" "[heap]" or "" */
+    bool is_special;     /* vDSO and vvar: the host's, in no limit */
+    char name[16];       /* "[stack]" "[heap]" "[vdso]" "[vvar]" or "" */
 };
+enum vma_kind vma_kind_of(const struct vma *v);
 
 struct mm_limits { /* from the task's rlimits, in bytes; UINT64_MAX = none */
     uint64_t address_space, data, stack, locked;
@@ -70,10 +83,12 @@ struct mm_limits { /* from the task's rlimits, in bytes; UINT64_MAX = none */
 
 struct mm;
 
-/* For exec: an empty mm on `space` (takes its own reference). Not shared with anybody yet. */
+/* For exec: an empty mm on `space` (takes its own reference), with one thread. Not shared with anybody
+ * yet. */
 MUST_CHECK int mm_new(struct platform *platform, struct platform_space *space, struct mm **ret);
-/* fork: copies the tree (respecting DONTFORK, WIPEONFORK) for the space that platform_space_fork() made
- * from it. The caller holds the parent's order lock around both by mm_fork_begin/end. */
+/* fork: copies the tree for the space that platform_space_fork() made from it; the host's fork has
+ * heeded DONTFORK and WIPEONFORK. The caller holds the parent's order lock around both by
+ * mm_fork_begin/end. The new mm has one thread. */
 MUST_CHECK int mm_fork(struct mm *parent, struct platform_space *child_space,
                        struct platform_thread *child, struct mm **ret);
 void mm_fork_begin(struct mm *parent);
@@ -81,9 +96,17 @@ void mm_fork_end(struct mm *parent);
 void mm_get(struct mm *mm);
 void mm_put(struct mm *mm); /* the last one releases the space; may sleep */
 struct platform_space *mm_space(const struct mm *mm);
-/* Guest threads that share it (CLONE_VM): decides between queued and synchronous orders. */
+/* Guest threads that share it (CLONE_VM): decides between queued and synchronous orders. A vfork child
+ * that borrows its parent's host thread doesn't count. */
 void mm_thread_added(struct mm *mm);
 void mm_thread_removed(struct mm *mm);
+
+/* The queued order of `pt` failed (event ORDER_FAILED with `error`): makes the tree agree with the host and
+ * returns what the system call must return instead of its result so far. May sleep. */
+int64_t mm_order_failed(struct mm *mm, struct platform_thread *pt, int error);
+/* Runs what is queued for the calling thread. 0, or -errno: then *ret_result is what the system call
+ * must return instead. Cheap when nothing is queued. */
+int mm_flush(struct mm *mm, struct platform_thread *pt, int64_t *ret_result);
 
 /* mmap(2) with `object` (borrowed) or NULL for anonymous. MAP_SHARED|MAP_ANONYMOUS: the caller passes a
  * memfd-backed object. Returns the address or -errno. */
@@ -99,9 +122,14 @@ int64_t mm_brk(struct mm *mm, struct platform_thread *pt, const struct mm_limits
                guest_addr brk);
 int mm_madvise(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size, int advice);
 int mm_msync(struct mm *mm, guest_addr addr, uint64_t size, int flags);
-int mm_mincore(struct mm *mm, guest_addr addr, uint64_t size, guest_addr vec);
+int mm_mincore(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size, guest_addr vec);
 int mm_mlock(struct mm *mm, const struct mm_limits *limits, guest_addr addr, uint64_t size, bool lock);
 int mm_mlockall(struct mm *mm, const struct mm_limits *limits, int flags, bool lock);
+
+/* RLIMIT_STACK became `limit`: gives up the part of the main stack that lies beyond it and below
+ * `stack_pointer` (the stack is mapped whole, Linux would not have grown it). */
+void mm_stack_limit_changed(struct mm *mm, struct platform_thread *pt, uint64_t limit,
+                            uint64_t stack_pointer);
 
 /* A fault that the host reported: 0 = resolved (stack grown, or the tree allows it: run again),
  * else the signal to deliver (SIGSEGV, SIGBUS) with *ret_code (SEGV_MAPERR, SEGV_ACCERR, BUS_ADRERR). */
@@ -125,6 +153,8 @@ struct mm_exec {
 };
 /* Where a PIE (or its interpreter) of `span` bytes and `align` shall go: random, below the mmap base. */
 uint64_t mm_exec_choose_base(struct mm *mm, uint64_t span, uint64_t align, bool is_interpreter);
+/* personality(ADDR_NO_RANDOMIZE): no randomness from here on; before mm_exec_layout(). */
+void mm_exec_no_random(struct mm *mm);
 /* Address layout for a new image: picks the random stack top and mmap base. Call first.
  * Returns the page-aligned top of the stack. */
 uint64_t mm_exec_layout(struct mm *mm, uint64_t stack_limit);
