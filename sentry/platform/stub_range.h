@@ -10,3 +10,6 @@
 #define STUB_VDSO_LOW 0x7fffc0000000  /* vvar and vDSO: at an offset chosen for each sandbox */
 #define STUB_VDSO_HIGH 0x7fffe0000000
 #define STUB_USER_END 0x7ffffffff000
+
+/* Drills: with platform_config.open_filter a guest call with this as argument 5 runs on the host. */
+#define STUB_OPEN_MAGIC 0x6f70656e

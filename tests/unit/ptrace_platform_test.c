@@ -48,15 +48,21 @@ static void put_code(const char *bytes, size_t size)
 }
 #define GUEST_CODE(literal) put_code(literal, sizeof(literal) - 1)
 
-static void start(void)
+static void start_with(bool open_filter)
 {
-    struct platform_config config = {.name = "ptrace", .cpu_count = 1, .max_processes = 100};
+    struct platform_config config = {.name = "ptrace", .cpu_count = 1, .max_processes = 100,
+                                     .open_filter = open_filter};
     const char *why;
     int r = platform_new(&config, &g_platform, &why);
     cr_assert_eq(r, 0, "%s: %d", why, r);
     cr_assert_eq(platform_space_new(g_platform, 0, &g_space, &g_thread), 0);
     map_page(g_thread, CODE);
     map_page(g_thread, DATA);
+}
+
+static void start(void)
+{
+    start_with(false);
 }
 
 static void stop(void)
@@ -105,8 +111,10 @@ Test(ptrace, stub_has_no_rights_and_nothing_of_ours)
 {
     char text[8192];
     read_proc(text, sizeof(text), "status");
+    /* Without CAP_SETPCAP the bounding set stays; no_new_privs makes it harmless. */
+    const char *bounding = geteuid() == 0 ? "CapBnd:\t0000000000000000" : "CapBnd:";
     const char *lines[] = {"NoNewPrivs:\t1", "Seccomp:\t2", "CapPrm:\t0000000000000000",
-                           "CapBnd:\t0000000000000000"};
+                           bounding};
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         cr_assert(strstr(text, lines[i]) != NULL, "no %s in %s", lines[i], text);
     read_proc(text, sizeof(text), "limits");
@@ -147,6 +155,32 @@ Test(ptrace, system_call_reaches_us_and_not_the_host)
     regs->rax = 0x40000000 | 39; /* x32 */
     run(g_thread, PLATFORM_EVENT_SYSCALL);
     cr_assert_eq(regs->rax, 0x40000000 | 39);
+}
+
+/* getpid by the guest, with what asks an opened filter to let it through. */
+static bool guest_learns_its_host_pid(void)
+{
+    struct guest_regs *regs = platform_thread_regs(g_thread);
+    GUEST_CODE("\x0f\x05\xcc");
+    regs->rax = 39;
+    regs->r9 = 0x6f70656e;
+    platform_thread_resume(g_thread);
+    cr_assert(next() == g_thread);
+    return g_event.kind == PLATFORM_EVENT_FAULT &&
+           regs->rax == (uint64_t)platform_space_host_pid(g_space);
+}
+
+Test(ptrace, call_that_asks_to_be_let_through_is_not)
+{
+    cr_assert(!guest_learns_its_host_pid());
+    cr_assert_eq(g_event.kind, PLATFORM_EVENT_SYSCALL);
+}
+
+Test(ptrace_control, without_protection_the_call_is_the_hosts)
+{
+    start_with(true);
+    cr_assert(guest_learns_its_host_pid());
+    stop();
 }
 
 Test(ptrace, stub_code_used_by_a_guest_is_a_system_call_like_any_other)
