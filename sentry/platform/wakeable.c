@@ -15,6 +15,7 @@
 long wakeable_enter(const _Atomic uint32_t *woken, long nr, long a0, long a1, long a2, long a3);
 extern const char wakeable_window[], wakeable_window_end[], wakeable_cancelled[];
 
+/* #syscalls rt_sigreturn: the end of the handler */
 static void on_wake(int signo, siginfo_t *info, void *context)
 {
     (void)signo, (void)info;
@@ -32,11 +33,14 @@ int wakeable_install(void)
     return sigaction(WAKEABLE_SIGNAL, &action, NULL) == 0 ? 0 : -EINVAL;
 }
 
-/* Start-up only. */
+/* Start-up only: these calls are made before the filter. */
 void wakeable_init(struct wakeable *w)
 {
     w->tgid = (pid_t)host_call0(SYS_getpid);
     w->tid = (pid_t)host_call0(SYS_gettid);
+    /* Whoever started us may have left it blocked. */
+    uint64_t mask = 1ull << (WAKEABLE_SIGNAL - 1);
+    (void)host_call4(SYS_rt_sigprocmask, SIG_UNBLOCK, &mask, NULL, sizeof(mask));
     atomic_init(&w->woken, 0);
     atomic_init(&w->waiting, 0);
 }

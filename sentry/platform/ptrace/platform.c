@@ -96,7 +96,7 @@ static void tracer_describe(const struct platform *base, char *out, size_t size)
 {
     const struct tracer *p = (const struct tracer *)base; /* its first member */
     snprintf(out, size,
-             "platform=ptrace\nworkers=1\nptrace.sysemu=1\n"
+             "platform=ptrace\nworkers=1\nsysemu=1\n"
              "xstate_size=%zu\nxstate_features=%#llx\nvdso=%d\n",
              base->info.xstate_size, (unsigned long long)p->xstate_mask, p->vdso_low != 0);
 }
