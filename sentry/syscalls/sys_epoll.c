@@ -2,6 +2,7 @@
 /* epoll_create(2), epoll_ctl(2), epoll_wait(2) and kin. On the calling task's fiber. */
 #define LOG_MODULE "syscalls"
 #include "abi/poll.h"
+#include "base/host.h"
 #include "sentry/fs/anon/epoll.h"
 #include "sentry/mm/uaccess.h"
 #include "sentry/syscalls/deadline.h"

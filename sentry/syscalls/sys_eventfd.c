@@ -126,7 +126,7 @@ int64_t sys_timerfd_settime(struct task *task, int fd, int flags, guest_addr val
     AUTO_FILE f = fd_table_get_file(task->fds, fd);
     if (!f)
         return -EBADF;
-    int r = timerfd_settime(f, flags & TFD_TIMER_ABSTIME, &new_value, &old_value);
+    int r = timerfd_set(f, flags & TFD_TIMER_ABSTIME, &new_value, &old_value);
     if (r < 0 || guest_addr_is_null(old))
         return r;
     return copy_out_obj(task->mm, old, &old_value);
@@ -138,6 +138,6 @@ int64_t sys_timerfd_gettime(struct task *task, int fd, guest_addr value)
     if (!f)
         return -EBADF;
     struct linux_itimerspec now;
-    int r = timerfd_gettime(f, &now);
+    int r = timerfd_get(f, &now);
     return r < 0 ? r : copy_out_obj(task->mm, value, &now);
 }

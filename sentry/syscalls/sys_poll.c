@@ -17,6 +17,8 @@
 
 /* ---- poll ---------------------------------------------------------------------------------------- */
 
+#define FEW 8
+
 struct poll_call {
     struct linux_pollfd *fds;    /* owned */
     struct poll_entry *entries;  /* owned; files are references */
@@ -50,13 +52,16 @@ static int64_t fill_entries(struct task *task, struct poll_call *c)
     return bad;
 }
 
-/* Only `revents` may be written back. */
+/* Only `revents` is ours to write. A long array goes back as a whole, with what was read beside it: one copy
+ * instead of many; only a thread that changes the array meanwhile could tell. */
 static int write_revents(struct task *task, const struct poll_call *c, guest_addr fds)
 {
     for (uint32_t i = 0; i < c->count; i++) {
         if (c->entries[i].file)
             c->fds[i].revents = (int16_t)(uint16_t)c->entries[i].revents;
     }
+    if (c->count > FEW)
+        return copy_out(task->mm, fds, c->fds, c->count * sizeof(*c->fds));
     for (uint32_t i = 0; i < c->count; i++) {
         guest_addr at;
         if (!guest_addr_add(fds, i * sizeof(struct linux_pollfd) + offsetof(struct linux_pollfd, revents), &at))

@@ -10,7 +10,6 @@
 #include "sentry/vfs/vfs.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
 #define CHUNK_WAITERS 32
 
@@ -74,10 +73,9 @@ static int64_t look(struct poll_entry *entries, size_t count, struct poll_set *s
         e->revents = 0;
         if (!e->file)
             continue;
-        uint32_t wanted = e->events | EPOLLERR | EPOLLHUP;
         if (set)
-            set->events = wanted;
-        e->revents = vfs_poll(e->file, set ? &set->table : NULL) & wanted;
+            set->events = e->events;
+        e->revents = vfs_poll(e->file, set ? &set->table : NULL) & e->events;
         ready += e->revents != 0;
     }
     return ready;

@@ -10,7 +10,7 @@ struct file;
 
 struct poll_entry {
     struct file *file; /* borrowed, stays open meanwhile; NULL: never ready */
-    uint32_t events;   /* wanted EPOLL* bits; EPOLLERR and EPOLLHUP always are */
+    uint32_t events;   /* wanted EPOLL* bits, EPOLLERR and EPOLLHUP only if named; not 0 */
     uint32_t revents;  /* out */
 };
 

@@ -194,7 +194,7 @@ static uint64_t first_expiry(const struct timerfd *t, bool is_absolute, const st
     return at > 0 ? (uint64_t)at : 1;
 }
 
-int timerfd_settime(struct file *f, bool is_absolute, const struct linux_itimerspec *value,
+int timerfd_set(struct file *f, bool is_absolute, const struct linux_itimerspec *value,
                     struct linux_itimerspec *ret_old)
 {
     if (f->ops != &timerfd_ops)
@@ -210,7 +210,7 @@ int timerfd_settime(struct file *f, bool is_absolute, const struct linux_itimers
     return 0;
 }
 
-int timerfd_gettime(struct file *f, struct linux_itimerspec *ret)
+int timerfd_get(struct file *f, struct linux_itimerspec *ret)
 {
     if (f->ops != &timerfd_ops)
         return -EINVAL;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lower layers need to know of tasks: who is writing to a broken pipe, who sends a message. */
+#include "sentry/syscalls/hooks.h"
+
+#include "sentry/fs/anon/epoll.h"
+#include "sentry/fs/anon/socket.h"
+#include "sentry/fs/pipe/pipe.h"
+#include "sentry/task/task.h"
+#include <signal.h>
+
+static struct task *calling_task(void)
+{
+    struct fiber *f = fiber_current();
+    return f ? container_of(f, struct task, fiber) : NULL;
+}
+
+static void send_sigpipe(void)
+{
+    struct task *task = calling_task();
+    if (!task)
+        return;
+    struct linux_siginfo info;
+    signal_info_kernel(&info, SIGPIPE, SI_USER);
+    info.rt.pid = task->group->tgid;
+    info.rt.uid = task->creds->uid;
+    (void)signal_send_task(task, &info);
+}
+
+static void fill_sender(struct linux_ucred *ret)
+{
+    struct task *task = calling_task();
+    *ret = (struct linux_ucred){0};
+    if (task)
+        *ret = (struct linux_ucred){
+            .pid = task->group->tgid, .uid = task->creds->uid, .gid = task->creds->gid};
+}
+
+void syscalls_init(void)
+{
+    pipe_init();
+    epoll_init();
+    g_broken_pipe_hook = send_sigpipe;
+    g_sender_creds_hook = fill_sender;
+}

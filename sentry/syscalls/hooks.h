@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lower layers need to know of tasks. */
+#pragma once
+
+/* Plugs pipes, sockets and epoll into vfs, and tasks into them. At start, before the first task. */
+void syscalls_init(void);
