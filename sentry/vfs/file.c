@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct mappable_ops file_mappable_ops;
 
@@ -187,6 +188,47 @@ int64_t vfs_lseek(struct file *f, int64_t offset, int whence)
     int64_t r = f->ops->lseek(f, offset, whence);
     fmutex_unlock(&f->pos_lock);
     return r;
+}
+
+int64_t file_lseek_sized(struct file *f, int64_t offset, int whence, uint64_t size)
+{
+    int64_t from;
+    switch (whence) {
+    case SEEK_SET:
+        from = 0;
+        break;
+    case SEEK_CUR:
+        from = f->pos;
+        break;
+    case SEEK_END:
+        from = (int64_t)size;
+        break;
+    case SEEK_DATA:
+        if (offset < 0 || (uint64_t)offset >= size)
+            return -ENXIO;
+        from = 0;
+        break;
+    case SEEK_HOLE:
+        if (offset < 0 || (uint64_t)offset >= size)
+            return -ENXIO;
+        offset = (int64_t)size;
+        from = 0;
+        break;
+    default:
+        return -EINVAL;
+    }
+    int64_t to;
+    if (__builtin_add_overflow(from, offset, &to))
+        return -EOVERFLOW;
+    if (to < 0)
+        return -EINVAL;
+    f->pos = to;
+    return to;
+}
+
+int64_t file_lseek_dir(struct file *f, int64_t offset, int whence)
+{
+    return whence == SEEK_SET || whence == SEEK_CUR ? file_lseek_sized(f, offset, whence, 0) : -EINVAL;
 }
 
 ssize_t file_read_at(struct file *f, void *buffer, size_t size, int64_t pos)

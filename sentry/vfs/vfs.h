@@ -401,6 +401,10 @@ MUST_CHECK int file_open_inode(struct inode *inode, const struct creds *creds, u
 void file_accessed(struct file *f);
 /* For file_ops.write, inode->lock held: mtime and ctime now, set-id bits gone. */
 void file_modified(struct file *f);
+/* For file_ops.lseek (pos_lock held): SEEK_SET, SEEK_CUR and SEEK_END of a file of `size` bytes. */
+int64_t file_lseek_sized(struct file *f, int64_t offset, int whence, uint64_t size);
+/* For file_ops.lseek of directories: any position that readdir gave. */
+int64_t file_lseek_dir(struct file *f, int64_t offset, int whence);
 /* For file_ops.iterate: emits "." and ".." at positions 0 and 1; false when the buffer is full. What
  * follows starts at position 2. */
 bool dir_emit_dots(struct file *f, struct dir_context *ctx);
