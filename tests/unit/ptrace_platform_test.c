@@ -559,6 +559,48 @@ Test(ptrace, killed_space_yields_dead_and_esrch)
     platform_space_put(g_space);
 }
 
+static void *kill_later(void *arg)
+{
+    usleep(*(useconds_t *)arg);
+    kill(platform_space_host_pid(g_space), SIGKILL);
+    return NULL;
+}
+
+/* The leader of a killed process is reported last: nobody may wait for it alone. */
+Test(ptrace, killed_in_the_middle_of_its_leaders_orders)
+{
+    struct platform_order file = {.kind = PLATFORM_ORDER_MAP_FILE, .addr = GUEST_ADDR(FILE_AT),
+                                  .size = 4096, .prot = PROT_READ, .flags = MAP_SHARED,
+                                  .hfd = small_file()};
+    for (useconds_t delay = 0; delay < 3000; delay += 100) {
+        struct platform_thread *others[3];
+        pthread_t thread;
+        size_t done;
+        int r;
+        GUEST_CODE("\xeb\xfe");
+        for (int i = 0; i < 3; i++) {
+            cr_assert_eq(platform_thread_new(g_thread, &others[i]), 0);
+            if (i > 0)
+                platform_thread_resume(others[i]);
+        }
+        cr_assert_eq(pthread_create(&thread, NULL, kill_later, &delay), 0);
+        while ((r = platform_execute(g_thread, &file, 1, &done)) == 0)
+            ;
+        cr_assert_eq(r, -ESRCH);
+        pthread_join(thread, NULL);
+        platform_thread_resume(g_thread);
+        platform_thread_resume(others[0]);
+        for (int i = 0; i < 4; i++) {
+            struct platform_thread *t = next();
+            cr_assert_eq(g_event.kind, PLATFORM_EVENT_DEAD);
+            platform_thread_free(t);
+        }
+        platform_space_put(g_space);
+        cr_assert_eq(platform_space_new(g_platform, 0, &g_space, &g_thread), 0);
+        map_page(g_thread, CODE);
+    }
+}
+
 /* ---- kicks and wake-ups ------------------------------------------------------------------------ */
 
 static _Atomic bool g_storm_over;

@@ -243,11 +243,14 @@ static bool take_event(struct tracee *t, struct platform_event *ret)
 
 /* ---- collecting -------------------------------------------------------------------------------- */
 
-static void on_status(struct tracer *p, pid_t tid, int status)
+void tracer_on_status(struct tracer *p, pid_t tid, int status)
 {
     struct tracee *t = tracer_find(p, tid);
     if (t == NULL) {
-        log_dbg("status %#x of unknown process %d, ignoring", status, tid);
+        if (WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP)
+            p->early_tid = tid; /* a clone's child, seen before its parent's call returned */
+        else
+            log_dbg("status %#x of unknown process %d, ignoring", status, tid);
         return;
     }
     if (!WIFSTOPPED(status)) {
@@ -280,13 +283,13 @@ static void collect(struct tracer *p, bool may_block)
             r = wakeable_call(&p->wakeable, SYS_pause, 0, 0, 0, 0);
         if (r <= 0)
             return;
-        on_status(p, (pid_t)r, status);
+        tracer_on_status(p, (pid_t)r, status);
     }
     for (;;) {
         long r = host_call4(SYS_wait4, -1, &status, __WALL | WNOHANG, NULL);
         if (r <= 0)
             return;
-        on_status(p, (pid_t)r, status);
+        tracer_on_status(p, (pid_t)r, status);
     }
 }
 

@@ -43,6 +43,7 @@ struct tracer {
     struct tracee_list buckets[TRACEE_BUCKETS]; /* every tracee that was not reaped, by tid */
     struct tracee_list loose;                   /* those without a host thread (any more) */
     struct tracee_queue queue;                  /* those with something to report */
+    pid_t early_tid; /* a new host thread whose first stop was already collected */
     int space_count;
     int space_limit;
     bool open_filter;
@@ -126,6 +127,8 @@ struct platform_thread *tracer_wait(struct platform *p, unsigned worker, bool ma
 void tracer_worker_wake(struct platform *p, unsigned worker);
 void tracee_resume(struct platform_thread *thread);
 void tracee_kick(struct platform_thread *thread);
+/* Files what wait4 said about `tid`: a queue entry or an end. */
+void tracer_on_status(struct tracer *p, pid_t tid, int status);
 /* Kills and reaps every stub and frees what is left of them. */
 void tracer_end_all(struct tracer *p);
 /* wait4 reported the end of `t`. Frees it if its owner already did. */

@@ -104,8 +104,10 @@ static struct tracee_space *space_alloc(struct tracer *p)
 /* ---- birth ------------------------------------------------------------------------------------- */
 
 /* The kernel attached `tid` and stops it with SIGSTOP before it runs: wait for that. */
-static int await_first_stop(pid_t tid)
+static int await_first_stop(const struct tracer *p, pid_t tid)
 {
+    if (p->early_tid == tid)
+        return 0;
     for (;;) {
         int status = 0;
         long r = host_call4(SYS_wait4, tid, &status, __WALL, NULL);
@@ -122,10 +124,11 @@ static int await_first_stop(pid_t tid)
 /* `parent` executes clone(flags): the new host thread's id, or -errno. */
 static long clone_from(struct tracee *parent, unsigned long flags)
 {
-    parent->new_tid = 0;
+    struct tracer *p = parent->tracer;
+    parent->new_tid = p->early_tid = 0;
     long r = tracee_call(parent, SYS_clone, flags, 0, 0, 0, 0, 0);
     pid_t tid = parent->new_tid;
-    if (tid != 0 && (r = await_first_stop(tid)) == 0)
+    if (tid != 0 && (r = await_first_stop(p, tid)) == 0)
         return tid; /* what the stub says about it does not matter */
     if (r >= 0)
         return -EAGAIN;
@@ -202,7 +205,10 @@ int tracee_thread_new(struct platform_thread *parent, struct platform_thread **r
     struct tracee *t = of(parent);
     struct tracee_space *s = space_of(t);
     struct tracee *child;
-    long r = clone_from(t, THREAD_FLAGS);
+    long r = tracee_execute_queued(t);
+    if (r != 0)
+        return (int)r;
+    r = clone_from(t, THREAD_FLAGS);
     if (r > 0)
         r = adopt(t->tracer, (pid_t)r, s, t, &child);
     if (r != 0)

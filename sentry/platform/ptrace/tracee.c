@@ -112,19 +112,28 @@ int tracee_wait(struct tracee *t, int options, int *ret_status)
 {
     if (t->gone)
         return -ESRCH;
-    int status = 0;
-    long r;
-    do
-        r = host_call4(SYS_wait4, t->tid, &status, options | __WALL, NULL);
-    while (r == -EINTR);
-    if (r == 0)
-        return 0;
-    if (r < 0 || !WIFSTOPPED(status)) {
-        tracee_set_gone(t, r < 0 ? SIGKILL : status);
-        return -ESRCH;
+    struct tracer *p = t->tracer;
+    const struct tracee_space *s = container_of(t->thread.space, struct tracee_space, space);
+    for (;;) {
+        int status = 0;
+        /* A killed leader is not reported before its other threads were reaped. */
+        bool others = t->tid == s->pid && s->host_count > 1;
+        long r = host_call4(SYS_wait4, others ? -1 : t->tid, &status, options | __WALL, NULL);
+        if (r == -EINTR)
+            continue;
+        if (r == 0)
+            return 0;
+        if (r > 0 && r != t->tid) {
+            tracer_on_status(p, (pid_t)r, status);
+            continue;
+        }
+        if (r < 0 || !WIFSTOPPED(status)) {
+            tracee_set_gone(t, r < 0 ? SIGKILL : status);
+            return -ESRCH;
+        }
+        *ret_status = status;
+        return 1;
     }
-    *ret_status = status;
-    return 1;
 }
 
 static int broke_a_rule(struct tracee *t, int status)
