@@ -167,9 +167,9 @@ static int advise_locked(struct mm *mm, struct platform_thread *pt, uint64_t sta
         tree_change(mm, start, end, mark, &advice);
         mm_tree_end(mm);
     }
-    if (r < 0)
+    if (r < 0 && r != -ENOMEM)
         return r;
-    return refused < 0 ? refused : has_hole ? -ENOMEM : 0;
+    return refused < 0 ? refused : has_hole ? -ENOMEM : r;
 }
 
 int mm_madvise(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size,
