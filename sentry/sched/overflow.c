@@ -61,5 +61,8 @@ void host_thread_setup(unsigned index)
     sigfillset(&blocked);
     for (size_t i = 0; i < ARRAY_COUNT(synchronous); i++)
         sigdelset(&blocked, synchronous[i]);
+    /* The platform ends its blocking calls with one of these. */
+    for (int signo = SIGRTMIN; signo <= SIGRTMAX; signo++)
+        sigdelset(&blocked, signo);
     pthread_sigmask(SIG_SETMASK, &blocked, NULL);
 }

@@ -805,7 +805,7 @@ static void test_forged_frames(void)
         r->r11 = STUB_CODE + offset;
         r->rip = at_jump_r11();
         platform_thread_resume(t);
-        struct platform_event ev = brief_event(s, t);
+        (void)brief_event(s, t);
         end(t, s);
         t = start(&s);
         CHECK_EQ(platform_write(s, GUEST_ADDR(GUEST_DATA), frame, sizeof frame), sizeof frame);
@@ -823,22 +823,26 @@ static void bench_getpid(void)
     struct platform_thread *t = start(&s);
     unsigned worker = platform_thread_worker(t);
     platform_thread_regs(t)->rip = at_getpid_loop();
-    int n = strcmp(g_info->name, "ptrace") == 0 ? 5000 : 100000;
+    int n = strcmp(g_info->name, "ptrace") == 0 ? 500 : 5000;
+    double best = 1e9;
     platform_thread_resume(t);
-    double begin = now_ns();
-    for (int i = 0; i < n;) {
-        struct platform_event ev;
-        struct platform_thread *got = platform_wait(g_platform, worker, true, &ev);
-        if (got == NULL)
-            continue;
-        platform_thread_regs(got)->rax = 1;
-        platform_thread_resume(got);
-        i++;
+    for (int batch = 0; batch < 20; batch++) {
+        double begin = now_ns();
+        for (int i = 0; i < n;) {
+            struct platform_event ev;
+            struct platform_thread *got = platform_wait(g_platform, worker, true, &ev);
+            if (got == NULL)
+                continue;
+            platform_thread_regs(got)->rax = 1;
+            platform_thread_resume(got);
+            i++;
+        }
+        double each = (now_ns() - begin) / n;
+        best = each < best ? each : best;
     }
-    printf("  system call, round trip: %.2f us\n", (now_ns() - begin) / n / 1e3);
+    printf("  system call, round trip: %.2f us (best of 20)\n", best / 1e3);
     platform_space_kill(s);
-    struct platform_event ev;
-    while ((ev = next_event(t)).kind != PLATFORM_EVENT_DEAD)
+    while (next_event(t).kind != PLATFORM_EVENT_DEAD)
         platform_thread_resume(t);
     end(t, s);
 }

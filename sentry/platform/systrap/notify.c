@@ -315,6 +315,7 @@ static void handle_template_locked(struct worker *w, const struct seccomp_notif 
 {
     if (is_doorbell(n) && n->data.args[ARG_CODE] == STUB_CODE_TEMPLATE && !w->template_cloning) {
         w->template_id = n->id;
+        atomic_store(&w->may_refill, true);
         handle_template_child_locked(w, (int64_t)n->data.args[2]);
         return;
     }
@@ -363,7 +364,8 @@ static void handle_thread_locked(struct systrap_thread *t, const struct seccomp_
 }
 
 /* hot */
-void notify_handle(struct worker *w, const struct seccomp_notif *n)
+struct systrap_thread *notify_handle(struct worker *w, const struct seccomp_notif *n,
+                                     struct platform_event *ret_event)
 {
     lock_acquire(&w->lock);
     struct systrap_thread *t = worker_find_locked(w, (pid_t)n->pid);
@@ -373,5 +375,7 @@ void notify_handle(struct worker *w, const struct seccomp_notif *n)
         handle_template_locked(w, n);
     else
         handle_hello_locked(w, n);
+    t = worker_pop_locked(w, ret_event);
     lock_release(&w->lock);
+    return t;
 }

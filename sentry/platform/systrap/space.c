@@ -201,6 +201,7 @@ static void pool_remove_locked(struct systrap_thread *t)
     struct worker *w = t->worker;
     TAILQ_REMOVE(&w->pool, t->space, pooled);
     w->pool_count--;
+    atomic_store(&w->may_refill, true);
     t->space->released = true;
     thread_destroy_locked(t);
 }
@@ -368,9 +369,13 @@ static bool refill_one(struct worker *w)
 
 void space_refill(struct worker *w, bool is_idle)
 {
+    if (!atomic_load_explicit(&w->may_refill, memory_order_acquire))
+        return;
     unsigned target = is_idle ? SYSTRAP_POOL_TARGET : 1;
     lock_acquire(&w->lock);
     bool wanted = w->template_id != 0 && w->pool_count + w->pool_coming < target;
+    if (w->template_id == 0 || w->pool_count + w->pool_coming >= SYSTRAP_POOL_TARGET)
+        atomic_store(&w->may_refill, false); /* until one is taken or the template is idle */
     lock_release(&w->lock);
     if (!wanted || refill_one(w))
         return;
@@ -388,6 +393,7 @@ void space_arrived_locked(struct worker *w, struct systrap_thread *t)
         s->released = true;
         thread_destroy_locked(t);
         w->refill_failures++;
+        atomic_store(&w->may_refill, true);
     } else {
         TAILQ_INSERT_TAIL(&w->pool, s, pooled);
         w->pool_count++;
@@ -411,6 +417,7 @@ static bool pool_take(void *arg)
     if (wish->got != NULL) {
         TAILQ_REMOVE(&w->pool, wish->got, pooled);
         w->pool_count--;
+        atomic_store(&w->may_refill, true);
         wish->got->is_pooled = false;
         return true;
     }

@@ -137,8 +137,12 @@ struct worker {
     int template_pidfd; /* owned */
     pid_t template_pid;
     struct wakeable wake;
+    uintptr_t leader; /* thread pointer of who waited last, whose tid `wake` has */
     bool killable; /* WAIT_KILLABLE_RECV */
     bool sync;     /* SYNC_WAKE_UP */
+
+    _Atomic bool has_ready;     /* hint: look at `ready` */
+    _Atomic bool may_refill;    /* hint: look at the pool */
 
     struct lock lock; /* all below, and what systrap.h says above */
     bool template_dead;
@@ -214,8 +218,14 @@ void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t) REQUI
 struct systrap_thread *worker_find_locked(struct worker *w, pid_t tid) REQUIRES(&w->lock);
 void worker_hash_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w->lock);
 
+/* Takes the first of the ready list, stopped. */
+struct systrap_thread *worker_pop_locked(struct worker *w, struct platform_event *ret_event)
+    REQUIRES(&w->lock);
+
 /* ---- notify.c: what a notification means ---- */
-void notify_handle(struct worker *w, const struct seccomp_notif *n);
+/* Returns the first thread that has an event now, stopped, or NULL. */
+struct systrap_thread *notify_handle(struct worker *w, const struct seccomp_notif *n,
+                                     struct platform_event *ret_event);
 /* A rule was broken: the space dies. `why` is static storage. */
 void notify_violation_locked(struct systrap_space *s, const char *why);
 /* Adds the call's descriptor as fd 0 of the notified thread. */

@@ -146,6 +146,7 @@ static int greet_template(struct systrap *p, struct worker *w)
         n.data.args[1] != STUB_CODE_TEMPLATE)
         return -EPROTO;
     w->template_id = n.id;
+    atomic_store(&w->may_refill, true);
     return 0;
 }
 

@@ -66,6 +66,7 @@ void worker_push_locked(struct worker *w, struct systrap_thread *t)
         return;
     t->is_ready = true;
     TAILQ_INSERT_TAIL(&w->ready, t, ready);
+    atomic_store_explicit(&w->has_ready, true, memory_order_release);
 }
 
 void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t)
@@ -77,16 +78,27 @@ void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t)
     w->woke_fiber = true;
 }
 
+struct systrap_thread *worker_pop_locked(struct worker *w, struct platform_event *ret_event)
+{
+    struct systrap_thread *t = TAILQ_FIRST(&w->ready);
+    if (t == NULL) {
+        atomic_store_explicit(&w->has_ready, false, memory_order_relaxed); /* under the lock */
+        return NULL;
+    }
+    TAILQ_REMOVE(&w->ready, t, ready);
+    t->is_ready = false;
+    t->state = THREAD_STOPPED;
+    *ret_event = t->event;
+    return t;
+}
+
+/* Who pushes from elsewhere wakes the loop afterwards, so the hint may be read late. */
 static struct systrap_thread *pop_ready(struct worker *w, struct platform_event *ret_event)
 {
+    if (!atomic_load_explicit(&w->has_ready, memory_order_acquire))
+        return NULL;
     lock_acquire(&w->lock);
-    struct systrap_thread *t = TAILQ_FIRST(&w->ready);
-    if (t != NULL) {
-        TAILQ_REMOVE(&w->ready, t, ready);
-        t->is_ready = false;
-        t->state = THREAD_STOPPED;
-        *ret_event = t->event;
-    }
+    struct systrap_thread *t = worker_pop_locked(w, ret_event);
     lock_release(&w->lock);
     return t;
 }
@@ -107,18 +119,33 @@ static void wait_without_stubs(struct worker *w)
     (void)wakeable_call(&w->wake, SYS_nanosleep, HOST_ARG(&moment), 0, 0, 0);
 }
 
-/* Receives and handles one notification. False when there was none (woken, or none to wait for). */
-static bool serve_one(struct worker *w, bool may_block)
+/* Host threads of the sentry do not end while workers run, so the thread pointer identifies one, and
+ * costs nothing. It is not thread-local storage of a fiber: the loop runs on no fiber. */
+static void set_leader(struct worker *w)
 {
+    uintptr_t self;
+    __asm__ volatile("mov %%fs:0, %0" : "=r"(self));
+    if (likely(w->leader == self))
+        return;
+    w->leader = self;
+    w->wake.tid = (pid_t)host_call0(SYS_gettid);
+}
+
+/* Receives and handles one notification: 1, 0 when there was none (woken, or none to wait for). What
+ * event came of it is in *ret, or NULL. */
+static bool serve_one(struct worker *w, bool may_block, struct systrap_thread **ret,
+                      struct platform_event *ret_event)
+{
+    *ret = NULL;
     space_refill(w, may_block);
     if (!may_block && !has_notification(w))
         return false;
     struct seccomp_notif n = {0};
-    w->wake.tid = (pid_t)host_call0(SYS_gettid);
+    set_leader(w);
     long r = wakeable_call(&w->wake, SYS_ioctl, w->listener, (long)SECCOMP_IOCTL_NOTIF_RECV,
                            HOST_ARG(&n), 0);
     if (r == 0) {
-        notify_handle(w, &n);
+        *ret = notify_handle(w, &n, ret_event);
         return true;
     }
     if (r == -ENOENT && w->template_dead && may_block)
@@ -132,21 +159,18 @@ struct platform_thread *worker_wait(struct platform *p, unsigned worker, bool ma
 {
     struct systrap *systrap = container_of(p, struct systrap, base);
     struct worker *w = &systrap->workers[worker];
-    for (;;) {
-        struct systrap_thread *t = pop_ready(w, ret_event);
-        if (t != NULL)
-            return &t->base;
+    struct systrap_thread *t = pop_ready(w, ret_event);
+    while (t == NULL) {
         if (wakeable_take(&w->wake))
             return NULL;
-        bool served = serve_one(w, may_block);
-        if (w->woke_fiber) {
+        bool served = serve_one(w, may_block, &t, ret_event);
+        if (t == NULL && (!served || w->woke_fiber)) {
             w->woke_fiber = false;
-            t = pop_ready(w, ret_event);
-            return t != NULL ? &t->base : NULL;
-        }
-        if (!served)
             return NULL;
+        }
     }
+    w->woke_fiber = false;
+    return &t->base;
 }
 
 void worker_wake(struct platform *p, unsigned worker)
@@ -156,6 +180,21 @@ void worker_wake(struct platform *p, unsigned worker)
 }
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
+
+static void serve_without_fibers(struct worker *w)
+{
+    struct systrap_thread *t;
+    struct platform_event event;
+    bool served = serve_one(w, true, &t, &event);
+    if (t != NULL) { /* for a later worker_wait() */
+        lock_acquire(&w->lock);
+        t->state = THREAD_RUNNING;
+        worker_push_locked(w, t);
+        lock_release(&w->lock);
+    }
+    if (!served && wakeable_take(&w->wake))
+        space_reap(&w->platform->base); /* no event thread does */
+}
 
 void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg)
 {
@@ -168,7 +207,7 @@ void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg)
             return;
         if (has_fiber)
             (void)fiber_park(FIBER_UNINTERRUPTIBLE, FIBER_NO_DEADLINE);
-        else if (!serve_one(w, true) && wakeable_take(&w->wake))
-            space_reap(&w->platform->base); /* no event thread does */
+        else
+            serve_without_fibers(w);
     }
 }
