@@ -143,5 +143,9 @@ int call_readdir(struct gofer_server *s, const struct gofer_readdir_request *req
     error = fill(s, &dir, stream, reply);
     if (error || reply->is_end)
         stream_close(stream);
+    if (!error && req->want_handle && dir.is_owned) {
+        reply->handle = handle_new(&s->table, dir.hfd, dir.attach, dir.mask);
+        dir.is_owned = reply->handle == 0;
+    }
     return error;
 }
