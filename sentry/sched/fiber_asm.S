@@ -57,7 +57,12 @@ stack_switch:
     .cfi_adjust_cfa_offset -8
     popq %rbp
     .cfi_adjust_cfa_offset -8
-    ret
+    /* Not `ret`: the return predictor expects the other stack's caller, and a miss costs more than all of the
+     * rest (34 against 9 ns for two switches). notrack: the target is a return address. */
+    popq %rcx
+    .cfi_adjust_cfa_offset -8
+    .cfi_register %rip, %rcx
+    notrack jmp *%rcx
     .cfi_endproc
     .size stack_switch, . - stack_switch
 

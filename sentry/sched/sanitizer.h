@@ -26,8 +26,8 @@
 void __sanitizer_start_switch_fiber(void **fake_stack_save, const void *bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom_old, size_t *size_old);
 #else
-#define __sanitizer_start_switch_fiber(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
-#define __sanitizer_finish_switch_fiber(fake, bottom, size) ((void)(fake), (void)(bottom), (void)(size))
+#define __sanitizer_start_switch_fiber(save, bottom, size) ((void)sizeof(save))
+#define __sanitizer_finish_switch_fiber(fake, bottom, size) ((void)sizeof(fake))
 #endif
 
 #ifdef SWITCH_TSAN
@@ -37,7 +37,7 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #else
 #define __tsan_get_current_fiber()           NULL
 #define __tsan_create_fiber(flags)           NULL
-#define __tsan_switch_to_fiber(fiber, flags) ((void)(fiber))
+#define __tsan_switch_to_fiber(fiber, flags) ((void)sizeof(fiber))
 #endif
 
 /* A function that enters on one stack and leaves on another must not be instrumented. */
