@@ -34,6 +34,11 @@ ROUTINE(guest_getpid_loop)
 ROUTINE(guest_spin)
     jmp guest_spin
 
+/* Writes rsi to rdi for ever. */
+ROUTINE(guest_scribble)
+    mov %rsi, (%rdi)
+    jmp guest_scribble
+
 /* Reads and writes memory: rdi = address. */
 ROUTINE(guest_load)
     mov (%rdi), %rax

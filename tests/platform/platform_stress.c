@@ -20,7 +20,7 @@
 #define GUEST_CODE 0x10000000UL
 #define GUEST_DATA 0x20000000UL
 #define TASKS_MAX 65536 /* never used again: a fiber outlives its task by a moment */
-#define LIVE_MAX 96
+#define LIVE_MAX 250
 
 extern const unsigned char guest_code[], guest_code_end[], guest_getpid_loop[];
 
@@ -152,6 +152,16 @@ static int operate(struct task *task)
         return 0;
     case 6:
         return -EINTR; /* exits */
+    case 7:
+    case 8: { /* sleeps like a guest thread that waits: many are stopped at a time */
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        uint64_t deadline = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec +
+                            (uint64_t)(rand_r(&task->seed) % 20000000);
+        while (fiber_park(FIBER_UNINTERRUPTIBLE, deadline) != -ETIMEDOUT) {
+        }
+        return 0;
+    }
     default:
         return 0;
     }
@@ -253,7 +263,7 @@ static void *kicker(void *arg)
 int main(int argc, char **argv)
 {
     struct platform_config config = {.name = argc > 1 ? argv[1] : NULL, .cpu_count = 2,
-                                     .max_processes = 64};
+                                     .max_processes = 150};
     const char *why = "";
     int r = platform_new(&config, &g_platform, &why);
     if (r != 0) {

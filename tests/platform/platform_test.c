@@ -29,6 +29,7 @@ extern const unsigned char guest_code[], guest_code_end[];
     static uint64_t at_##name(void) { return GUEST_CODE + (uint64_t)(guest_##name - guest_code); }
 GUEST(getpid)
 GUEST(getpid_loop)
+GUEST(scribble)
 GUEST(spin)
 GUEST(load)
 GUEST(store)
@@ -548,6 +549,41 @@ static void test_threads(void)
     end(t[0], s);
 }
 
+/* Hundreds of stopped threads: each still does what it is told, in any order. */
+static void test_many_stopped(void)
+{
+    enum { COUNT = 300 };
+    static struct platform_thread *t[COUNT];
+    struct platform_space *s;
+    struct platform_thread *leader = start(&s);
+    for (int i = 0; i < COUNT; i++) {
+        MUST(platform_thread_new(leader, &t[i]) == 0);
+        platform_thread_regs(t[i])->rsp = GUEST_STACK + 0x8000;
+        struct platform_event ev = go_at(t[i], at_getpid());
+        CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    }
+    for (int i = 0; i < COUNT; i += 3) /* the oldest first: they are parked if any is */
+        CHECK_EQ(order(t[i], map_anon(0x60000000, 4096, PROT_READ)), 0);
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 7 == 0)
+            platform_thread_kick(t[i]);
+        platform_thread_regs(t[i])->rax = (uint64_t)i;
+        struct platform_event ev = go(t[i]);
+        if (ev.kind == PLATFORM_EVENT_KICK)
+            ev = go(t[i]);
+        CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+        CHECK_EQ(platform_thread_regs(t[i])->rdi, i);
+    }
+    uint32_t old;
+    CHECK_EQ(platform_cmpxchg32(t[0], GUEST_ADDR(GUEST_DATA), 0, 1, &old), 0);
+    platform_thread_free(leader);
+    for (int i = 1; i < COUNT; i++)
+        platform_thread_free(t[i]);
+    struct platform_event ev = go_at(t[0], at_getpid());
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    end(t[0], s);
+}
+
 static void test_kick(void)
 {
     struct platform_space *s;
@@ -779,6 +815,41 @@ static void test_jump_into_stub(void)
     check_witness();
 }
 
+/* A guest thread that overwrites the list of orders of another one: what comes of it is either what was
+ * ordered or the end of the space, and never a writable stub. */
+static void test_hostile_orders(void)
+{
+    if (strcmp(g_info->name, "systrap") != 0)
+        return;
+    int deaths = 0;
+    for (int i = 0; i < 60; i++) {
+        struct platform_space *s;
+        struct platform_thread *leader = start(&s), *writer;
+        MUST(platform_thread_new(leader, &writer) == 0);
+        struct guest_regs *r = platform_thread_regs(writer);
+        /* Slot 0 is the leader's: its first call's number, arguments or end mark. */
+        r->rdi = 0x7fff90000000 + 128 + 64 * (uint64_t)(i % 4) + 8 * (uint64_t)(i % 7);
+        r->rsi = i % 3 == 0 ? STUB_CODE : i % 3 == 1 ? 10 : 4096;
+        r->rip = at_scribble();
+        platform_thread_resume(writer);
+        int failed = 0;
+        for (int k = 0; k < 50 && failed == 0; k++) {
+            size_t done;
+            struct platform_order o[4] = {
+                map_anon(0x60000000, 4096, PROT_READ), protect(0x60000000, 4096, PROT_NONE),
+                map_anon(0x61000000, 4096, PROT_READ), protect(0x61000000, 4096, PROT_NONE)};
+            failed = platform_execute(leader, o, 4, &done);
+        }
+        deaths += failed == -ESRCH;
+        platform_space_kill(s);
+        expect_dead(writer);
+        platform_thread_free(writer);
+        end(leader, s);
+    }
+    printf("  %d of 60 spaces died of it\n", deaths);
+    check_witness();
+}
+
 /* Threads that write into each other's stub memory, forged frames: only that space suffers. */
 static void test_forged_frames(void)
 {
@@ -895,6 +966,7 @@ static const struct {
     {"fs_base", test_fs_base},
     {"fork", test_fork},
     {"threads", test_threads},
+    {"many_stopped", test_many_stopped},
     {"kick", test_kick},
     {"cmpxchg", test_cmpxchg},
     {"kill", test_kill},
@@ -904,6 +976,7 @@ static const struct {
     {"every_number", test_every_number},
     {"jump_into_stub", test_jump_into_stub},
     {"forged_frames", test_forged_frames},
+    {"hostile_orders", test_hostile_orders},
     {"many_forks", test_many_forks},
     {"bench_getpid", bench_getpid},
     {"bench_orders", bench_orders},

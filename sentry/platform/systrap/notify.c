@@ -151,7 +151,7 @@ static void handle_calls_locked(struct systrap_thread *t, const struct seccomp_n
         return;
     }
     t->state = THREAD_STOPPED;
-    t->notif_id = n->id;
+    worker_hold_locked(t, n->id);
     worker_wake_waiter_locked(t->worker, t);
 }
 
@@ -165,7 +165,7 @@ static bool is_event_signal(uint64_t code)
 
 static void stop_locked(struct systrap_thread *t, const struct seccomp_notif *n)
 {
-    t->notif_id = n->id;
+    worker_hold_locked(t, n->id);
     t->calls_resume = false;
     t->call_count = t->call_next = 0;
     if (unlikely(t->atomic)) {
@@ -255,7 +255,7 @@ static bool start_step_locked(struct systrap_thread *t, const struct seccomp_not
         if (!is_doorbell(n) || n->data.args[ARG_CODE] != STUB_CODE_READY ||
             n->data.args[ARG_FRAME] != t->frame)
             return false;
-        t->notif_id = n->id;
+        worker_hold_locked(t, n->id);
         t->state = THREAD_STOPPED;
         if (s->is_pooled)
             space_arrived_locked(w, t);
@@ -333,8 +333,24 @@ static void handle_template_locked(struct worker *w, const struct seccomp_notif 
 
 /* ---- dispatch ------------------------------------------------------------------------------------ */
 
+/* A thread that was parked while stopped, was woken for `pending`, and asks for it. */
+static void handle_parked_locked(struct systrap_thread *t, const struct seccomp_notif *n)
+{
+    if (t->pending == 0 || !is_doorbell(n) || n->data.args[ARG_CODE] != STUB_CODE_READY ||
+        n->data.args[ARG_FRAME] != t->frame) {
+        notify_violation_locked(t->space, "a call of a parked thread");
+        return;
+    }
+    t->is_parked = false;
+    (void)worker_reply(t->worker, n->id, t->pending);
+}
+
 static void handle_thread_locked(struct systrap_thread *t, const struct seccomp_notif *n)
 {
+    if (unlikely(t->is_parked)) {
+        handle_parked_locked(t, n);
+        return;
+    }
     switch (t->state) {
     case THREAD_RUNNING:
         handle_running_locked(t, n);

@@ -128,9 +128,9 @@ int thread_run_calls(struct systrap_thread *t)
     publish_calls(t, STUB_MODE_STOP);
     t->waiter = fiber_current();
     t->state = THREAD_CALLS;
-    uint64_t id = t->notif_id;
+    struct systrap_reply reply = worker_unhold_locked(t, STUB_REPLY_CALLS);
     lock_release(&w->lock);
-    (void)worker_reply(w, id, STUB_REPLY_CALLS); /* ENOENT: the reaper will tell */
+    worker_send(w, reply);
     worker_sleep(w, calls_are_over, t);
 
     lock_acquire(&w->lock);
@@ -254,21 +254,21 @@ void thread_resume(struct platform_thread *thread)
         wakeable_wake(&w->wake);
         return;
     }
-    int64_t reply = STUB_REPLY_RESUME;
+    int64_t value = STUB_REPLY_RESUME;
     if (unlikely(has_queued(t))) {
         memcpy(t->calls, t->queued, t->queued_count * sizeof t->calls[0]);
         t->call_count = t->queued_count;
         t->queued_count = 0;
         publish_calls(t, STUB_MODE_RESUME);
         (void)frame_store(t, true);
-        reply = STUB_REPLY_CALLS;
+        value = STUB_REPLY_CALLS;
     } else if (frame_store(t, false)) {
-        reply = STUB_REPLY_RESUME_BASES;
+        value = STUB_REPLY_RESUME_BASES;
     }
-    uint64_t id = t->notif_id;
+    struct systrap_reply reply = worker_unhold_locked(t, value);
     lock_release(&w->lock);
     /* From here on `t` may have its next event, and be freed. */
-    (void)worker_reply(w, id, reply);
+    worker_send(w, reply);
 }
 
 /* Signals are blocked in all stub code, so the signal reaches guest code only, and interrupts no call
@@ -322,9 +322,9 @@ static int try_cmpxchg(struct systrap_thread *t, guest_addr addr, uint32_t expec
     t->atomic = true;
     t->atomic_done = false;
     t->state = THREAD_RUNNING;
-    uint64_t id = t->notif_id;
+    struct systrap_reply reply = worker_unhold_locked(t, STUB_REPLY_RESUME);
     lock_release(&w->lock);
-    (void)worker_reply(w, id, STUB_REPLY_RESUME);
+    worker_send(w, reply);
     worker_sleep(w, atomic_is_over, t);
 
     lock_acquire(&w->lock);

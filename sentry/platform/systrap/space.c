@@ -166,6 +166,7 @@ void thread_destroy_locked(struct systrap_thread *t)
         LIST_REMOVE(t, bucket);
     if (t->nonce != 0)
         LIST_REMOVE(t, starting);
+    worker_forget_locked(t);
     if (t->is_ready)
         TAILQ_REMOVE(&t->worker->ready, t, ready);
     if (s->fd_holder == t)
@@ -399,7 +400,7 @@ void space_arrived_locked(struct worker *w, struct systrap_thread *t)
         w->pool_count++;
     }
     wait_queue_wake(&w->pool_waiters, 0);
-    w->woke_fiber = true;
+    atomic_store(&w->woke_fiber, true);
 }
 
 struct pool_wish {
@@ -582,8 +583,7 @@ void thread_free(struct platform_thread *thread)
     struct worker *w = t->worker;
     lock_acquire(&w->lock);
     ASSERT(t->state == THREAD_STOPPED);
-    uint64_t id = t->notif_id;
-    int64_t reply = 0;
+    struct systrap_reply reply = {0};
     s->thread_count--;
     if (s->thread_count == 0)
         space_kill_locked(s); /* nothing that it could do any more is of use */
@@ -591,14 +591,16 @@ void thread_free(struct platform_thread *thread)
         thread_destroy_locked(t);
     } else if (t->tid == s->pid) {
         t->state = THREAD_PARKED;
-        reply = STUB_REPLY_PARK;
+        worker_forget_locked(t);
+        if (!t->is_parked) /* else it stays where it is */
+            reply = (struct systrap_reply){.id = t->notif_id, .value = STUB_REPLY_PARK};
+        t->pending = 0;
     } else {
         t->state = THREAD_EXITING;
-        reply = STUB_REPLY_EXIT;
+        reply = worker_unhold_locked(t, STUB_REPLY_EXIT);
     }
     lock_release(&w->lock);
-    if (reply != 0)
-        (void)worker_reply(w, id, reply);
+    worker_send(w, reply);
     platform_space_put(&s->base);
 }
 

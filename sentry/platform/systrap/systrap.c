@@ -28,6 +28,7 @@ static void worker_init(struct systrap *p, unsigned index)
     LIST_INIT(&w->starting);
     LIST_INIT(&w->spaces);
     TAILQ_INIT(&w->ready);
+    TAILQ_INIT(&w->held);
     TAILQ_INIT(&w->pool);
 }
 

@@ -12,6 +12,10 @@
  *   EXITING   its owner is gone; the exit order is the next that it may do
  *   PARKED    a leader without owner, in the park futex until the process ends
  *
+ * Many held notifications make each doorbell slow, so of the STOPPED threads the ones that stopped
+ * first are sent into the park futex when there are more than SYSTRAP_HELD_MAX (`is_parked`). What is
+ * to be replied to such a thread waits in `pending`: it is woken, rings READY, and gets it.
+ *
  * A notification that the state does not explain kills the space. The pid in a notification is the
  * kernel's and identifies the thread; nothing else does. `calls` is the private copy against which each
  * notified call is compared; the list in the slot is only what the stub is told.
@@ -38,6 +42,7 @@
 #define SYSTRAP_CALLS_MAX 16 /* of one list: orders plus closes */
 #define SYSTRAP_POOL_TARGET 2
 #define SYSTRAP_DEAD_RING 32
+#define SYSTRAP_HELD_MAX 48 /* at 100 a doorbell takes half as long again (docs/platform 1) */
 
 enum thread_state {
     THREAD_STARTING,
@@ -77,6 +82,11 @@ struct systrap_thread {
     struct fiber *waiter; /* borrowed: parked until the state changes */
     bool waiting;         /* somebody without a fiber does (start-up, tests) */
 
+    TAILQ_ENTRY(systrap_thread) held; /* while STOPPED with a held notification */
+    bool is_held;
+    bool is_parked;  /* in the park futex instead; until its READY */
+    int64_t pending; /* what READY is answered with; 0 = nothing to come yet */
+
     bool kicked;
     bool is_ready; /* on the worker's ready list with `event` */
     bool is_freed; /* no owner any more */
@@ -106,6 +116,7 @@ struct systrap_thread {
 
 LIST_HEAD(systrap_thread_list, systrap_thread);
 TAILQ_HEAD(systrap_ready, systrap_thread);
+TAILQ_HEAD(systrap_held, systrap_thread);
 
 struct systrap_space {
     struct platform_space base;
@@ -153,12 +164,14 @@ struct worker {
     struct systrap_thread_list starting; /* hello awaited */
     struct systrap_space_list spaces;
     struct systrap_ready ready;
+    struct systrap_held held; /* stopped threads, the longest first */
+    _Atomic unsigned held_count;
     struct systrap_pool pool; /* stopped leaders in spaces nobody has */
     unsigned pool_count;
     unsigned refill_failures;
     unsigned pool_coming; /* ordered, not in the pool yet */
     struct wait_queue pool_waiters;
-    bool woke_fiber; /* the loop made a fiber runnable */
+    _Atomic bool woke_fiber; /* a fiber was made runnable: the loop may be needed for it */
     pid_t dead_pids[SYSTRAP_DEAD_RING]; /* reaped before their first doorbell */
     unsigned dead_next;
 } CACHE_ALIGNED;
@@ -211,6 +224,19 @@ void worker_wake(struct platform *p, unsigned worker);
 void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg);
 /* Answers a held notification. 0, or -ENOENT when its process is dying. */
 int worker_reply(struct worker *w, uint64_t id, int64_t value);
+/* Takes a stopped thread out of the held ones; what has to be replied to it, once w->lock is free, is
+ * in the result (id 0: it is parked and was woken to fetch it). */
+struct systrap_reply {
+    uint64_t id;
+    int64_t value;
+};
+struct systrap_reply worker_unhold_locked(struct systrap_thread *t, int64_t value)
+    REQUIRES(&t->worker->lock);
+void worker_send(struct worker *w, struct systrap_reply reply);
+/* `t` has just stopped: its notification is held. */
+void worker_hold_locked(struct systrap_thread *t, uint64_t id) REQUIRES(&t->worker->lock);
+/* Forgets about it: it dies or leaves. */
+void worker_forget_locked(struct systrap_thread *t) REQUIRES(&t->worker->lock);
 int worker_continue(struct worker *w, uint64_t id);
 /* Puts `t` with its event on the ready list. */
 void worker_push_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w->lock);

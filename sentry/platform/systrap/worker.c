@@ -12,6 +12,7 @@
 #define LOG_MODULE "systrap"
 #include "base/log.h"
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -58,6 +59,65 @@ int worker_continue(struct worker *w, uint64_t id)
     return send_response(w, &response);
 }
 
+/* ---- held and parked threads --------------------------------------------------------------------- */
+
+void worker_hold_locked(struct systrap_thread *t, uint64_t id)
+{
+    struct worker *w = t->worker;
+    t->notif_id = id;
+    t->is_held = true;
+    TAILQ_INSERT_TAIL(&w->held, t, held);
+    w->held_count++;
+}
+
+void worker_forget_locked(struct systrap_thread *t)
+{
+    if (!t->is_held)
+        return;
+    t->is_held = false;
+    TAILQ_REMOVE(&t->worker->held, t, held);
+    t->worker->held_count--;
+}
+
+static void set_park_word(struct systrap_thread *t, uint32_t value)
+{
+    /* SAFETY: an aligned word of the slot; the guest may write it too, and wake itself for nothing. */
+    __atomic_store_n((uint32_t *)(void *)(frame_slot(t) + STUB_HDR_PARK), value, __ATOMIC_SEQ_CST);
+}
+
+/* #syscalls futex: wakes parked threads of stubs */
+struct systrap_reply worker_unhold_locked(struct systrap_thread *t, int64_t value)
+{
+    worker_forget_locked(t);
+    if (!t->is_parked)
+        return (struct systrap_reply){.id = t->notif_id, .value = value};
+    t->pending = value;
+    set_park_word(t, 1);
+    (void)host_call3(SYS_futex, frame_slot(t) + STUB_HDR_PARK, FUTEX_WAKE, 1);
+    return (struct systrap_reply){0};
+}
+
+void worker_send(struct worker *w, struct systrap_reply reply)
+{
+    if (reply.id != 0)
+        (void)worker_reply(w, reply.id, reply.value); /* -ENOENT: it is dying, the reaper will tell */
+}
+
+/* Parks who has been stopped for longest. Loop only, when it has nothing else to do. */
+static void park_some(struct worker *w)
+{
+    lock_acquire(&w->lock);
+    while (w->held_count > SYSTRAP_HELD_MAX) {
+        struct systrap_thread *t = TAILQ_FIRST(&w->held);
+        worker_forget_locked(t);
+        set_park_word(t, 0);
+        t->is_parked = true;
+        t->pending = 0;
+        (void)worker_reply(w, t->notif_id, STUB_REPLY_PARK);
+    }
+    lock_release(&w->lock);
+}
+
 /* ---- the ready list ------------------------------------------------------------------------------ */
 
 void worker_push_locked(struct worker *w, struct systrap_thread *t)
@@ -75,7 +135,7 @@ void worker_wake_waiter_locked(struct worker *w, struct systrap_thread *t)
     if (t->waiter == NULL)
         return;
     fiber_wake(t->waiter);
-    w->woke_fiber = true;
+    atomic_store(&w->woke_fiber, true);
 }
 
 struct systrap_thread *worker_pop_locked(struct worker *w, struct platform_event *ret_event)
@@ -140,6 +200,9 @@ static bool serve_one(struct worker *w, bool may_block, struct systrap_thread **
     space_refill(w, may_block);
     if (!may_block && !has_notification(w))
         return false;
+    if (may_block && unlikely(atomic_load_explicit(&w->held_count, memory_order_relaxed) >
+                              SYSTRAP_HELD_MAX))
+        park_some(w);
     struct seccomp_notif n = {0};
     set_leader(w);
     long r = wakeable_call(&w->wake, SYS_ioctl, w->listener, (long)SECCOMP_IOCTL_NOTIF_RECV,
@@ -164,12 +227,11 @@ struct platform_thread *worker_wait(struct platform *p, unsigned worker, bool ma
         if (wakeable_take(&w->wake))
             return NULL;
         bool served = serve_one(w, may_block, &t, ret_event);
-        if (t == NULL && (!served || w->woke_fiber)) {
-            w->woke_fiber = false;
+        if (t == NULL && (!served || atomic_load(&w->woke_fiber))) {
+            atomic_store(&w->woke_fiber, false);
             return NULL;
         }
     }
-    w->woke_fiber = false;
     return &t->base;
 }
 

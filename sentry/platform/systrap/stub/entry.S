@@ -190,7 +190,7 @@ resume_bases:
     wrgsbase %rax
     jmp resume
 
-/* Its word never changes: whoever gets here waits for the end of the process. */
+/* Until its word is not 0, which for a leader without a guest thread is never. */
 park:
     lea STUB_HDR_PARK(%r12), %rdi
     xor %esi, %esi
@@ -199,7 +199,9 @@ park:
     mov $__NR_futex, %eax
     syscall
 after_park:
-    jmp park
+    cmpl $0, STUB_HDR_PARK(%r12)
+    je park
+    jmp ready
 
 leave:
     xor %edi, %edi

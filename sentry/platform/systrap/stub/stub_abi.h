@@ -42,7 +42,7 @@
 #define STUB_DOORBELL 0x0ba11e70
 /* Codes 1..64 are host signals: rdx = fs base, r10 = gs base. */
 #define STUB_CODE_CHILD 100    /* rdx = nonce: first sign of life of a new task */
-#define STUB_CODE_READY 101    /* a new task has its mailbox and waits */
+#define STUB_CODE_READY 101    /* a new task has its mailbox, or a parked one was woken */
 #define STUB_CODE_DONE 102     /* rdx = calls done, r10 = 0 or the error of the next, r8 = last value */
 /* The template waits for work: rdx = result of the last clone. The first time: rdx = findings (below),
  * r10 = bytes of vvar, r8 = bytes of the vDSO, r9 = 1 if the kernel lacks WAIT_KILLABLE_RECV. */
