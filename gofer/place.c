@@ -158,12 +158,25 @@ enum shown place_shown(const struct gofer_server *s, const struct place *dir, co
     return S_ISDIR(stx->stx_mode) ? SHOWN_EMPTY : HIDDEN;
 }
 
+/* One component. Where mounts may be crossed, EXDEV only says that the entry was renamed away while it was
+ * being opened: then look again. */
+static int open_component(const struct place *dir, const char *name, uint64_t flags)
+{
+    uint64_t extra = dir->attach->one_mount ? RESOLVE_NO_XDEV : 0;
+    int hfd = -ESTALE;
+    for (int attempt = 0; attempt < 8; attempt++) {
+        hfd = open_beneath(dir->hfd, name, flags, 0, extra);
+        if (hfd != -EAGAIN && (hfd != -EXDEV || extra))
+            return hfd;
+    }
+    return -ESTALE;
+}
+
 /* O_PATH descriptor of an entry, or -ENOENT-like errors. *ret_crossed: it's a mount point that this attach
  * point doesn't cross, and nothing was opened. */
 static int open_entry(const struct place *dir, const char *name, bool *ret_crossed)
 {
-    uint64_t extra = dir->attach->one_mount ? RESOLVE_NO_XDEV : 0;
-    int hfd = open_beneath(dir->hfd, name, O_PATH, 0, extra);
+    int hfd = open_component(dir, name, O_PATH);
     *ret_crossed = hfd == -EXDEV && dir->attach->one_mount;
     return *ret_crossed ? 0 : hfd;
 }
@@ -255,10 +268,9 @@ int place_resolve_parent(struct gofer_server *s, uint64_t handle, const char *pa
 /* Opens `name` in `dir` (NULL: `dir` itself) and makes sure that it's the object that was looked at. */
 static int open_same(const struct place *dir, const char *name, const struct place *object, uint64_t flags)
 {
-    uint64_t extra = dir->attach->one_mount ? RESOLVE_NO_XDEV : 0;
-    AUTO_FD hfd = open_beneath(dir->hfd, name ? name : ".", flags, 0, extra);
-    if (hfd < 0)
-        return hfd == -ELOOP || hfd == -ENXIO ? -ESTALE : hfd;
+    AUTO_FD hfd = open_component(dir, name ? name : ".", flags);
+    if (hfd < 0) /* something else was put in its place */
+        return hfd == -ELOOP || hfd == -ENXIO || hfd == -EXDEV ? -ESTALE : hfd;
     struct statx stx;
     int error = statx_at(hfd, "", &stx);
     if (error)
