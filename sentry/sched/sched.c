@@ -9,10 +9,14 @@
  *     loop:    is_sleeping = true;  if (inbox is empty) poll(may_block)
  * both sequentially consistent, so one of the two sees the other.
  *
- * Hand-off: sched_blocking_begin() offers the worker and wakes a standby. Who CASes the offer back to HELD
- * has the worker: the standby, or the fiber's own thread when its host call was quicker. A thread whose
- * fiber parks or ends after it lost its worker becomes a standby. With no standby idle the offer simply
- * stands.
+ * Hand-off: sched_blocking_begin() offers the worker; who closes the offer has it (worker.h). Most of these
+ * host calls are short, and waking a thread for each would cost more than they do. So one standby *watches*:
+ * it looks every WATCH_NS and takes a worker that has been in the same call for that long; when it saw no
+ * offer twice it goes back to sleep. begin() wakes a standby only if none watches. The fiber's own thread
+ * closes the offer at the end of a short call; a thread whose fiber parks or ends after it lost its worker
+ * becomes a standby. With no standby idle the offer simply stands.
+ *     begin:    offer = odd;         if (!is_watched) wake a standby
+ *     watcher:  is_watched = false;  if (an offer is open) watch on
  *
  * Everything runs on stacks of the region (stack.h), the loops too.
  */
@@ -32,6 +36,7 @@
 #define DIRECT_MAX        16 /* fibers run between two looks at the platform */
 #define WORKER_STACKS_MAX 8
 #define THREADS_MAX       (2 * SCHED_WORKERS_MAX)
+#define WATCH_NS          50000
 
 static struct {
     struct sched_config config; /* immutable after init */
@@ -41,8 +46,10 @@ static struct {
 
     _Atomic uint32_t has_begun; /* futex: threads wait for sched_run() */
     _Atomic bool is_stopping;
-    _Atomic uint32_t offer_count; /* futex: standbys sleep on it; grows with each offer */
-    _Atomic uint32_t idle_count;  /* standbys that sleep or are about to */
+    _Atomic uint32_t call_count; /* futex: standbys sleep on it; grows with each call for one */
+    _Atomic uint32_t idle_count; /* standbys that sleep, are about to, or watch */
+    _Atomic bool is_watched;     /* a standby watches, or is about to */
+    _Atomic uint32_t never;      /* futex for sleeping by time */
     _Atomic uint32_t left_count;  /* futex: workers whose loop was left for good */
 } g_sched;
 
@@ -191,10 +198,9 @@ static void leave_worker(struct host_thread *t)
     futex_wake(&g_sched.left_count, 1);
 }
 
-static bool take_worker(struct host_thread *t, struct worker *w)
+static bool take_worker(struct host_thread *t, struct worker *w, uint32_t offer)
 {
-    uint32_t offered = WORKER_OFFERED;
-    if (!atomic_compare_exchange_strong(&w->offer, &offered, WORKER_HELD))
+    if (!atomic_compare_exchange_strong(&w->offer, &offer, offer + 1))
         return false;
     t->worker = w;
     return true;
@@ -203,10 +209,66 @@ static bool take_worker(struct host_thread *t, struct worker *w)
 static bool take_any_worker(struct host_thread *t)
 {
     for (unsigned i = 0; i < g_sched.config.workers; i++) {
-        if (take_worker(t, &g_sched.workers[i]))
+        struct worker *w = &g_sched.workers[i];
+        uint32_t offer = atomic_load(&w->offer);
+        if (OFFER_IS_OPEN(offer) && take_worker(t, w, offer))
             return true;
     }
     return false;
+}
+
+static bool is_any_offered(void)
+{
+    for (unsigned i = 0; i < g_sched.config.workers; i++) {
+        if (OFFER_IS_OPEN(atomic_load(&g_sched.workers[i].offer)))
+            return true;
+    }
+    return false;
+}
+
+static void call_standby(void)
+{
+    if (!atomic_load(&g_sched.idle_count))
+        return;
+    atomic_fetch_add(&g_sched.call_count, 1);
+    futex_wake(&g_sched.call_count, 1);
+}
+
+/* One look: takes a worker whose offer is the same as at the last look. */
+static bool look_at_offers(struct host_thread *t, uint32_t *last_offers, bool *ret_any)
+{
+    *ret_any = false;
+    for (unsigned i = 0; i < g_sched.config.workers; i++) {
+        struct worker *w = &g_sched.workers[i];
+        uint32_t offer = atomic_load(&w->offer);
+        if (!OFFER_IS_OPEN(offer))
+            continue;
+        *ret_any = true;
+        if (offer == last_offers[i] && take_worker(t, w, offer))
+            return true;
+        last_offers[i] = offer;
+    }
+    return false;
+}
+
+/* True: got a worker. */
+static bool watch(struct host_thread *t)
+{
+    static const struct timespec interval = {.tv_nsec = WATCH_NS};
+    uint32_t last_offers[SCHED_WORKERS_MAX] = {0};
+    bool taken = false;
+    int quiet_looks = 0;
+    while (!taken && quiet_looks < 2 && !is_stopping()) {
+        bool any;
+        taken = look_at_offers(t, last_offers, &any);
+        quiet_looks = any ? 0 : quiet_looks + 1;
+        if (!taken)
+            futex_wait(&g_sched.never, 0, &interval);
+    }
+    atomic_store(&g_sched.is_watched, false);
+    if (taken && is_any_offered())
+        call_standby();
+    return taken;
 }
 
 /* Sleeps until it got a worker. False: the sandbox stops. */
@@ -214,12 +276,12 @@ static bool stand_by(struct host_thread *t)
 {
     atomic_fetch_add(&g_sched.idle_count, 1);
     bool taken = false;
-    for (;;) {
-        uint32_t seen = atomic_load(&g_sched.offer_count);
-        taken = take_any_worker(t);
-        if (taken || is_stopping())
-            break;
-        futex_wait(&g_sched.offer_count, seen, NULL);
+    while (!taken && !is_stopping()) {
+        uint32_t seen = atomic_load(&g_sched.call_count);
+        if (is_any_offered() && !atomic_exchange(&g_sched.is_watched, true))
+            taken = watch(t);
+        else if (!is_stopping())
+            futex_wait(&g_sched.call_count, seen, NULL);
     }
     atomic_fetch_sub(&g_sched.idle_count, 1);
     return taken;
@@ -344,8 +406,8 @@ void sched_stop(void)
     atomic_store(&g_sched.is_stopping, true);
     for (unsigned i = 0; i < g_sched.config.workers; i++)
         g_sched.config.ops.wake_worker(g_sched.config.ops.arg, i);
-    atomic_fetch_add(&g_sched.offer_count, 1);
-    futex_wake(&g_sched.offer_count, INT_MAX);
+    atomic_fetch_add(&g_sched.call_count, 1);
+    futex_wake(&g_sched.call_count, INT_MAX);
     event_thread_stop();
 }
 
@@ -362,10 +424,10 @@ void sched_blocking_begin(void)
     struct worker *w = t->worker;
     t->worker = NULL;
     t->lent = w;
-    atomic_store(&w->offer, WORKER_OFFERED);
-    atomic_fetch_add(&g_sched.offer_count, 1);
-    if (atomic_load(&g_sched.idle_count))
-        futex_wake(&g_sched.offer_count, 1);
+    t->lent_offer = atomic_load_explicit(&w->offer, memory_order_relaxed) + 1;
+    atomic_store(&w->offer, t->lent_offer);
+    if (!atomic_load(&g_sched.is_watched))
+        call_standby();
 }
 
 void sched_blocking_end(void)
@@ -374,6 +436,6 @@ void sched_blocking_end(void)
     if (!s || !s->fiber || !s->thread->lent)
         return;
     struct host_thread *t = s->thread;
-    (void)take_worker(t, t->lent);
+    (void)take_worker(t, t->lent, t->lent_offer);
     t->lent = NULL;
 }

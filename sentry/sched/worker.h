@@ -14,10 +14,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum worker_offer {
-    WORKER_HELD,    /* a host thread runs its loop */
-    WORKER_OFFERED, /* its fiber is in a blocking host call: who CASes this to HELD has the worker */
-};
+/* worker.offer: even while a host thread holds the worker, odd while its fiber is in a blocking host call:
+ * who adds one to an odd value by compare-and-exchange has the worker. Grows by two with each offer, so that
+ * a watcher knows a long call from many short ones. */
+#define OFFER_IS_OPEN(offer) ((offer) & 1u)
 
 struct CACHE_ALIGNED worker {
     TAILQ_HEAD(, fiber) runnable; /* FIFO */
@@ -37,6 +37,7 @@ enum switch_reason { SWITCH_PARK, SWITCH_YIELD, SWITCH_END };
 struct host_thread {
     struct worker *worker; /* held; NULL for a standby and while `lent` */
     struct worker *lent;   /* offered by this thread's fiber between blocking_begin and _end */
+    uint32_t lent_offer;   /* the value of its `offer` */
     enum switch_reason reason;
     void *loop_sp; /* of the loop while a fiber runs */
     void *host_sp; /* of the thread's own stack while the loop runs */

@@ -137,7 +137,7 @@ static void bulk_writer(void)
         size_t size = BULK - sent < sizeof(chunk) ? BULK - sent : sizeof(chunk);
         for (size_t i = 0; i < size; i++)
             chunk[i] = (unsigned char)((sent + i) * 7 >> 3);
-        cr_assert_eq(put(g_write, chunk, size), size);
+        cr_assert_eq(put(g_write, chunk, size), (ssize_t)size);
         sent += size;
     }
     file_put(g_write);
@@ -577,7 +577,7 @@ static void blocking_writer(void)
 {
     static char chunk[50000];
     for (int i = 0; i < 40; i++)
-        cr_assert_eq(put(g_a, chunk, sizeof(chunk)), sizeof(chunk));
+        cr_assert_eq(put(g_a, chunk, sizeof(chunk)), (ssize_t)sizeof(chunk));
     file_put(g_a);
 }
 

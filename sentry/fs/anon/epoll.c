@@ -338,6 +338,28 @@ static int control_locked(struct epoll *e, int op, int fd, struct file *target,
     return -EINVAL;
 }
 
+static int control(struct epoll *e, int op, int fd, struct file *target, const struct linux_epoll_event *event)
+{
+    fmutex_lock(&e->mutex);
+    int r = control_locked(e, op, fd, target, event);
+    fmutex_unlock(&e->mutex);
+    return r;
+}
+
+/* Adds a set to a set. */
+static int nest(struct epoll *e, int fd, struct file *target, const struct linux_epoll_event *event)
+{
+    struct fmutex *nesting = nesting_mutex();
+    fmutex_lock(nesting);
+    int r = check_below(target->private_data, e, e->level + 1, false);
+    if (r == 0)
+        r = check_below(target->private_data, e, e->level + 1, true);
+    if (r == 0)
+        r = control(e, EPOLL_CTL_ADD, fd, target, event);
+    fmutex_unlock(nesting);
+    return r;
+}
+
 static int check_event(int op, const struct file *target, const struct linux_epoll_event *event)
 {
     if (op == EPOLL_CTL_DEL || !(event->events & EPOLLEXCLUSIVE))
@@ -357,22 +379,9 @@ int epoll_control(struct file *epoll, int op, int fd, struct file *target,
     int r = check_event(op, target, event);
     if (r < 0)
         return r;
-    struct epoll *e = epoll->private_data;
-    bool is_nesting = op == EPOLL_CTL_ADD && file_is_epoll(target);
-    if (is_nesting) {
-        fmutex_lock(nesting_mutex());
-        r = check_below(target->private_data, e, e->level + 1, false);
-    }
-    if (is_nesting && r == 0)
-        r = check_below(target->private_data, e, e->level + 1, true);
-    if (r == 0) {
-        fmutex_lock(&e->mutex);
-        r = control_locked(e, op, fd, target, event);
-        fmutex_unlock(&e->mutex);
-    }
-    if (is_nesting)
-        fmutex_unlock(nesting_mutex());
-    return r;
+    if (op == EPOLL_CTL_ADD && file_is_epoll(target))
+        return nest(epoll->private_data, fd, target, event);
+    return control(epoll->private_data, op, fd, target, event);
 }
 
 /* The item has been reported. Its `events` may not be changed by anyone else: the mutex is held. */
