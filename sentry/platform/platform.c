@@ -203,6 +203,11 @@ void platform_reap(struct platform *p)
     p->ops->reap(p);
 }
 
+const char *platform_failure(const struct platform *p)
+{
+    return atomic_load(&p->failure);
+}
+
 void platform_describe(const struct platform *p, char *out, size_t size)
 {
     p->ops->describe(p, out, size);

@@ -96,6 +96,10 @@ void platform_worker_wake(struct platform *p, unsigned worker);
  * out of platform_wait(). Event thread only. Calls platform_worker_wake() where needed. */
 void platform_reap(struct platform *p);
 
+/* Why the sandbox must end: a process that all spaces depend on (a template) died. NULL while all is
+ * well; static storage. To be looked at after platform_reap(). Any thread. */
+const char *platform_failure(const struct platform *p);
+
 /* ---- spaces ------------------------------------------------------------------------------------ */
 
 /* An empty space (nothing mapped but stub and vDSO) with one stopped thread, its host leader, whose

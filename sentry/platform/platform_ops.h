@@ -56,6 +56,7 @@ struct platform_ops {
 struct platform {
     const struct platform_ops *ops;
     struct platform_info info; /* immutable after new */
+    const char *_Atomic failure; /* static storage; see platform_failure() */
 };
 
 struct platform_space {

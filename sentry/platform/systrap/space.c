@@ -115,7 +115,8 @@ static int space_make(struct worker *w, struct systrap_space **ret)
     return 0;
 }
 
-/* A host thread that is about to be ordered, with a slot and a frame. Takes a reference of the space. */
+/* A host thread that is about to be ordered, with a slot and a frame. Takes a reference of the space.
+ * #syscalls getrandom: nonces of new host threads */
 static int thread_make(struct systrap_space *s, const struct systrap_thread *from,
                        struct systrap_thread **ret)
 {
@@ -297,6 +298,7 @@ static void worker_reaped(struct worker *w, pid_t pid, int end_signal)
         space_collect_locked(s);
     } else if (pid == w->template_pid) {
         log_err("template of worker %u died by signal %d", w->index, end_signal);
+        atomic_store(&w->platform->base.failure, "a template of the stubs was killed");
         w->template_dead = true;
         w->template_pid = 0;
     } else {

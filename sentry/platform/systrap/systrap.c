@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdalign.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +21,7 @@
 static void worker_init(struct systrap *p, unsigned index)
 {
     struct worker *w = &p->workers[index];
+    memset(w, 0, sizeof *w);
     w->platform = p;
     w->index = index;
     w->listener = w->template_pidfd = -1;
@@ -59,11 +62,11 @@ static void systrap_free(struct platform *platform);
 static int systrap_new(const struct platform_config *config, struct platform **ret,
                        const char **ret_why)
 {
-    struct systrap *p = aligned_alloc(64, sizeof *p);
+    struct systrap *p = calloc(1, sizeof *p);
     *ret_why = "no memory";
     if (p == NULL)
         return -ENOMEM;
-    *p = (struct systrap){.open_filter = config->open_filter};
+    p->open_filter = config->open_filter;
     if (host_call3(SYS_sched_getaffinity, 0, sizeof p->cpus, &p->cpus) < 0)
         CPU_SET(0, &p->cpus);
     p->worker_count = count_workers(config, &p->cpus);
@@ -77,6 +80,11 @@ static int systrap_new(const struct platform_config *config, struct platform **r
                  .worker_count = p->worker_count,
                  .may_hand_off = true},
     };
+    p->workers = aligned_alloc(alignof(struct worker), p->worker_count * sizeof *p->workers);
+    if (p->workers == NULL) {
+        free(p);
+        return -ENOMEM;
+    }
     for (unsigned i = 0; i < p->worker_count; i++)
         worker_init(p, i);
     int r = systrap_start(p, ret_why);
@@ -113,6 +121,7 @@ static void systrap_free(struct platform *platform)
         wait_queue_fini(&p->workers[i].pool_waiters);
         lock_fini(&p->workers[i].lock);
     }
+    free(p->workers);
     free(p);
 }
 

@@ -188,7 +188,7 @@ struct systrap {
     uint32_t xstate_size; /* without FP_XSTATE_MAGIC2 */
     uint32_t mxcsr_mask;
     bool open_filter;
-    struct worker workers[SYSTRAP_WORKERS_MAX];
+    struct worker *workers; /* owned, worker_count of them; immutable */
 };
 
 /* ---- embed_asm.S ---- */

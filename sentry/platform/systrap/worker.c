@@ -172,14 +172,16 @@ static bool has_notification(struct worker *w)
     return host_call3(SYS_poll, &pfd, 1, 0) == 1 && (pfd.revents & POLLIN) != 0;
 }
 
-/* The template is dead and so is every space: some kernels answer ENOENT at once for ever. */
+/* The template is dead and so is every space: some kernels answer ENOENT at once for ever.
+ * #syscalls nanosleep: until the sandbox ends */
 static void wait_without_stubs(struct worker *w)
 {
     struct timespec moment = {.tv_nsec = 10000000};
     (void)wakeable_call(&w->wake, SYS_nanosleep, HOST_ARG(&moment), 0, 0, 0);
 }
 
-/* Host threads of the sentry do not end while workers run, so the thread pointer identifies one, and
+/* #syscalls gettid: whom a wake-up of the loop has to interrupt
+ * Host threads of the sentry do not end while workers run, so the thread pointer identifies one, and
  * costs nothing. It is not thread-local storage of a fiber: the loop runs on no fiber. */
 static void set_leader(struct worker *w)
 {
