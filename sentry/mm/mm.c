@@ -22,7 +22,6 @@ static int mm_alloc(const struct platform_info *info, struct platform_space *spa
     if (mm == NULL)
         return -ENOMEM;
     atomic_init(&mm->refs, 1);
-    atomic_init(&mm->threads, 1);
     mm->info = info;
     platform_space_get(space);
     mm->space = space;
@@ -149,7 +148,10 @@ int mm_fork(struct mm *parent, struct platform_space *child_space, struct platfo
     int r = mm_alloc(parent->info, child_space, &mm);
     if (r < 0)
         return r;
+    atomic_init(&mm->threads, 1);
+    atomic_init(&mm->membarrier, atomic_load(&parent->membarrier));
     mm->mmap_base = parent->mmap_base;
+    mm->stack_top = parent->stack_top;
     mm->no_random = parent->no_random;
     mm->layout = parent->layout;
     mm_tree_begin(mm);
@@ -321,6 +323,11 @@ void mm_flush_before_copy(struct mm *mm)
 struct mm_layout *mm_layout_of(struct mm *mm)
 {
     return &mm->layout;
+}
+
+_Atomic uint32_t *mm_membarrier_registered(struct mm *mm)
+{
+    return &mm->membarrier;
 }
 
 void mm_get_counts(struct mm *mm, struct mm_counts *ret)

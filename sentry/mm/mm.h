@@ -83,8 +83,8 @@ struct mm_limits { /* from the task's rlimits, in bytes; UINT64_MAX = none */
 
 struct mm;
 
-/* For exec: an empty mm on `space` (takes its own reference), with one thread. Not shared with anybody
- * yet. */
+/* For exec: an empty mm on `space` (takes its own reference), with no thread counted. Not shared with
+ * anybody yet. */
 MUST_CHECK int mm_new(struct platform *platform, struct platform_space *space, struct mm **ret);
 /* fork: copies the tree for the space that platform_space_fork() made from it; the host's fork has
  * heeded DONTFORK and WIPEONFORK. The caller holds the parent's order lock around both by
@@ -169,6 +169,9 @@ struct mm_layout { /* for /proc/PID/stat and prctl(PR_SET_MM) */
     uint64_t arg_start, arg_end, env_start, env_end, auxv_start, auxv_size;
 };
 struct mm_layout *mm_layout_of(struct mm *mm); /* fields: task thread only, read without a lock */
+
+/* membarrier(2): which MEMBARRIER_CMD_REGISTER_* were made, a mask; inherited by fork. */
+_Atomic uint32_t *mm_membarrier_registered(struct mm *mm);
 
 struct mm_counts { /* bytes */
     uint64_t total, data, stack, exec, shared_file, locked;

@@ -42,6 +42,7 @@ struct mm_undo {
 struct mm {
     _Atomic uint32_t refs;
     _Atomic uint32_t threads;
+    _Atomic uint32_t membarrier;
     const struct platform_info *info;
     struct platform_space *space; /* ref */
 

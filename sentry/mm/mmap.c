@@ -256,12 +256,12 @@ int64_t mm_mmap(struct mm *mm, struct platform_thread *pt, const struct mm_limit
     bool added = false;
     if (object != NULL) {
         int type = q.flags & MAP_TYPE;
-        r = object->ops->map(object, q.offset, q.size, q.prot, type, &q.hfd, &q.host_offset);
-        if (r == 0 && type == MAP_SHARED && (q.prot & PROT_WRITE) != 0)
+        /* Before map(), so that a seal that comes in between sees it. */
+        if (type == MAP_SHARED && (q.prot & PROT_WRITE) != 0)
             r = add_shared_write(object, &added);
-        if (r < 0)
-            return r;
-        if (q.hfd < 0 && type == MAP_SHARED)
+        if (r == 0)
+            r = object->ops->map(object, q.offset, q.size, q.prot, type, &q.hfd, &q.host_offset);
+        if (r == 0 && q.hfd < 0 && type == MAP_SHARED)
             r = -ENODEV;
     }
     if (r == 0)

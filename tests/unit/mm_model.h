@@ -660,6 +660,7 @@ static void world_init(struct world *w)
     w->objects[2] = fake_object(103, true, false);
     if (mm_new(&g_fake, w->thread.space, &w->mm) != 0)
         abort();
+    mm_thread_added(w->mm);
     w->start_brk = w->brk = 100 * PAGE_SIZE;
     mm_layout_of(w->mm)->start_brk = mm_layout_of(w->mm)->brk = w->brk;
 }
