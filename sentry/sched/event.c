@@ -22,14 +22,12 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 
-/* #syscalls epoll_create1,epoll_ctl,epoll_wait: the event thread
- * #syscalls eventfd2: stops the event thread
- * #syscalls signalfd4: SIGCHLD of stubs
+/* What sched_init() needs beside these (epoll_create1, timerfd_create, clone…) comes before lockdown.
+ * #syscalls epoll_ctl,epoll_wait: the event thread
  * #syscalls read: timerfd, signalfd
+ * #syscalls write: stops the event thread
  * #syscalls gettid: event_source_remove() asks whether it runs on the event thread
- * #syscalls rt_sigprocmask: SIGCHLD is blocked everywhere
- * #syscalls mmap,mprotect,madvise,munmap,clone3,clone,set_robust_list,rseq,exit: threads, made before
- * lockdown, by the libc */
+ * #syscalls exit,madvise: the end of a host thread, by the libc */
 
 enum { ID_TIMER, ID_CHILD, ID_STOP, ID_FIRST_SOURCE };
 #define EVENTS_MAX 16
@@ -141,6 +139,7 @@ static void *event_main(void *arg)
     (void)arg;
     host_thread_setup(g_events.thread_index);
     atomic_store(&g_events.tid, (uint32_t)host_call0(SYS_gettid));
+    host_thread_is_ready();
     while (!atomic_load(&g_events.has_begun))
         futex_wait(&g_events.has_begun, 0, NULL);
     for (;;) {

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #define LOG_MODULE "sched"
 #include "base/log.h"
+#include "sentry/sched/futex.h"
 #include "sentry/sched/worker.h"
 #include <errno.h>
 #include <pthread.h>
@@ -14,8 +15,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* #syscalls sigaltstack,rt_sigaction,rt_sigprocmask: stack overflow of a fiber
- * #syscalls rt_sigreturn: the handler's way back */
+/* #syscalls rt_sigaction,rt_sigreturn: the handler of stack overflows hands on and goes back
+ * (sigaltstack, rt_sigprocmask come before lockdown) */
 
 #define ALTERNATE_SIZE KIB(64) /* touched by a crash only */
 
@@ -35,6 +36,21 @@ static void on_fault(int signo, siginfo_t *info, void *context)
     if (next.sa_handler == SIG_IGN)
         next.sa_handler = SIG_DFL;
     (void)sigaction(signo, &next, NULL);
+}
+
+static _Atomic uint32_t g_ready_count; /* futex */
+
+void host_thread_is_ready(void)
+{
+    atomic_fetch_add(&g_ready_count, 1);
+    futex_wake(&g_ready_count, 1);
+}
+
+void host_threads_wait_ready(unsigned thread_count)
+{
+    uint32_t ready;
+    while ((ready = atomic_load(&g_ready_count)) < thread_count)
+        futex_wait(&g_ready_count, ready, NULL);
 }
 
 int host_thread_setup_init(unsigned thread_count)

@@ -323,6 +323,7 @@ static void *thread_main(void *arg)
 {
     struct host_thread *t = arg;
     host_thread_setup(t->index);
+    host_thread_is_ready();
     while (!atomic_load(&g_sched.has_begun))
         futex_wait(&g_sched.has_begun, 0, NULL);
     run_loop(t);
@@ -376,13 +377,17 @@ int sched_init(const struct sched_config *config)
     r = event_thread_start(&g_sched.config.ops, g_sched.thread_count);
     if (r < 0)
         return r;
-    return threads_create();
+    r = threads_create();
+    if (r < 0)
+        return r;
+    host_thread_setup(0);
+    host_threads_wait_ready(g_sched.thread_count); /* the caller is none of them, the event thread is one */
+    return 0;
 }
 
 void sched_run(void)
 {
     struct host_thread *t = &g_sched.threads[0];
-    host_thread_setup(t->index);
     atomic_store(&g_sched.has_begun, 1);
     futex_wake(&g_sched.has_begun, INT_MAX);
     event_thread_go();

@@ -37,8 +37,8 @@ struct sched_config {
 };
 #define SCHED_WORKERS_MAX 64
 
-/* Creates all host threads; they sleep until sched_run(). Blocks SIGCHLD in the caller. Once in a
- * process's life. 0 or -errno. */
+/* Creates all host threads; they sleep until sched_run(). Blocks all but synchronous signals in the
+ * caller, who gets an alternate stack. Once in a process's life. 0 or -errno. */
 MUST_CHECK int sched_init(const struct sched_config *config);
 /* Fills the caller's place as worker 0's host thread (with ptrace it is the tracer and must be the one
  * that made the platform), and returns after sched_stop(), when every worker has left its loop and the

@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* #syscalls mmap,munmap: the region of fiber stacks
- * #syscalls mprotect,madvise: stacks get usable in chunks; unused ones give their memory back */
+/* #syscalls mprotect,madvise: stacks get usable in chunks; unused ones give their memory back (mmap and
+ * munmap come before lockdown) */
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13: a guard without a mapping of its own */

@@ -15,7 +15,7 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* #syscalls timerfd_create,timerfd_settime: the one timer of the event thread */
+/* #syscalls timerfd_settime: the one timer of the event thread (timerfd_create comes before lockdown) */
 
 #define FIRE_MAX 64 /* callbacks between two looks at the other events */
 

@@ -74,6 +74,10 @@ MUST_CHECK int host_thread_create(void *(*main)(void *arg), void *arg, unsigned 
 /* overflow.c: blocks signals, sets up the alternate stack; at each new thread's begin. */
 void host_thread_setup(unsigned index);
 MUST_CHECK int host_thread_setup_init(unsigned thread_count);
+/* Each new thread says so after its setup; sched_init() waits for all, so that what they have done until
+ * then needs no place in the filter. */
+void host_thread_is_ready(void);
+void host_threads_wait_ready(unsigned thread_count);
 
 /* timer.c, for the event thread */
 MUST_CHECK int timers_init(int *ret_timerfd);
