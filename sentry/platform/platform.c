@@ -52,6 +52,14 @@ static bool range_ok(const struct platform_info *info, guest_addr addr, uint64_t
     return addr.va >= info->min_addr.va && end.va <= info->max_addr.va;
 }
 
+/* A byte for each page, in memory that is the guest's. */
+static bool vector_ok(const struct platform_info *info, guest_addr addr, uint64_t count)
+{
+    guest_addr end;
+    return guest_addr_add(addr, count, &end) && addr.va >= info->min_addr.va &&
+           end.va <= info->max_addr.va;
+}
+
 static bool prot_ok(int prot)
 {
     return (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) == 0;
@@ -128,6 +136,9 @@ int platform_order_check(const struct platform_info *info, const struct platform
         break;
     case PLATFORM_ORDER_ADVISE:
         ok = range_ok(info, o->addr, o->size) && advice_ok(o->advice);
+        break;
+    case PLATFORM_ORDER_MINCORE:
+        ok = range_ok(info, o->addr, o->size) && vector_ok(info, o->new_addr, o->size / PAGE_SIZE);
         break;
     case PLATFORM_ORDER_UNMAP_ALL:
         ok = true;

@@ -158,6 +158,7 @@ enum platform_order_kind {
     PLATFORM_ORDER_PROTECT,  /* addr size prot */
     PLATFORM_ORDER_REMAP,    /* addr size → new_addr new_size, flags as mremap(2); always FIXED if moved */
     PLATFORM_ORDER_ADVISE,   /* addr size advice */
+    PLATFORM_ORDER_MINCORE,  /* addr size, new_addr: where the kernel writes a byte for each page */
     PLATFORM_ORDER_UNMAP_ALL, /* everything but the stub's range (execve that stays) */
     PLATFORM_ORDER_COUNT,
 };

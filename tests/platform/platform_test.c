@@ -355,6 +355,18 @@ static void test_orders(void)
     CHECK_EQ(platform_read(s, GUEST_ADDR(0x62000000), &byte, 1), 1);
     CHECK_EQ(byte, 0);
 
+    CHECK_EQ(order(t, map_anon(0x63000000, 3 * 4096, PROT_READ | PROT_WRITE)), 0);
+    CHECK_EQ(platform_write(s, GUEST_ADDR(0x63000000), "m", 1), 1);
+    struct platform_order core = {.kind = PLATFORM_ORDER_MINCORE, .addr = GUEST_ADDR(0x63000000),
+                                  .size = 2 * 4096, .new_addr = GUEST_ADDR(0x63002001)};
+    char resident[2] = {7, 7};
+    CHECK_EQ(order(t, core), 0);
+    CHECK_EQ(platform_read(s, core.new_addr, resident, 2), 2);
+    CHECK_EQ(resident[0] & 1, 1);
+    CHECK_EQ(resident[1] & 1, 0);
+    core.new_addr = platform_info(g_platform)->max_addr;
+    CHECK_EQ(order(t, core), -EINVAL);
+
     /* Many at once, more than one list. */
     struct platform_order many[40];
     for (int i = 0; i < 40; i++)

@@ -130,6 +130,8 @@ static long execute_one(struct tracee *t, const struct platform_order *o)
                            o->new_addr.va, 0);
     case PLATFORM_ORDER_ADVISE:
         return tracee_call(t, SYS_madvise, o->addr.va, o->size, (uint64_t)o->advice, 0, 0, 0);
+    case PLATFORM_ORDER_MINCORE:
+        return tracee_call(t, SYS_mincore, o->addr.va, o->size, o->new_addr.va, 0, 0, 0);
     case PLATFORM_ORDER_UNMAP_ALL:
         return unmap_all(t);
     case PLATFORM_ORDER_COUNT:

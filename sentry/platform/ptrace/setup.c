@@ -263,6 +263,7 @@ static const struct sock_filter g_filter[] = {
     ALLOW_CALL(SYS_mprotect),
     ALLOW_CALL(SYS_mremap),
     ALLOW_CALL(SYS_madvise),
+    ALLOW_CALL(SYS_mincore),
     ALLOW_CALL(SYS_close),
     ALLOW_CALL(SYS_clone),
     ALLOW_CALL(SYS_exit),

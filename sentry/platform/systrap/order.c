@@ -38,7 +38,7 @@ static void set_order(struct systrap_call *c, const struct platform_order *o)
     switch (o->kind) {
     case PLATFORM_ORDER_MAP_ANON:
         call_set(c, SYS_mmap, addr, o->size, (uint64_t)o->prot,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (uint64_t)(o->flags & MAP_NORESERVE),
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (uint64_t)(o->flags & (MAP_NORESERVE | MAP_STACK)),
                  UINT64_MAX, 0);
         break;
     case PLATFORM_ORDER_MAP_FILE:
@@ -57,6 +57,9 @@ static void set_order(struct systrap_call *c, const struct platform_order *o)
         break;
     case PLATFORM_ORDER_ADVISE:
         call_set(c, SYS_madvise, addr, o->size, (uint64_t)o->advice, 0, 0, 0);
+        break;
+    case PLATFORM_ORDER_MINCORE:
+        call_set(c, SYS_mincore, addr, o->size, o->new_addr.va, 0, 0, 0);
         break;
     case PLATFORM_ORDER_UNMAP_ALL:
         set_unmap(c, 0, STUB_BASE);

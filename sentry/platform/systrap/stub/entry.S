@@ -82,7 +82,8 @@ stub_table:
 5:  JUMP JEQ, __NR_munmap, 30f, 6f
 6:  JUMP JEQ, __NR_mprotect, 30f, 7f
 7:  JUMP JEQ, __NR_mremap, 30f, 8f
-8:  JUMP JEQ, __NR_madvise, 30f, 9f
+8:  JUMP JEQ, __NR_madvise, 30f, 14f
+14: JUMP JEQ, __NR_mincore, 30f, 9f
 9:  JUMP JEQ, __NR_close, 30f, 10f
 10: JUMP JEQ, __NR_clone, 30f, 11f
 11: JUMP JEQ, __NR_exit, 30f, 12f
