@@ -89,8 +89,13 @@ static int apply(const struct creds *creds, struct inode *inode, struct iattr *a
 
 int vfs_setattr(const struct creds *creds, const struct path *p, struct iattr *attr)
 {
-    struct inode *inode = dentry_inode(p->dentry);
-    int r = attr->valid & ATTR_OPEN_FILE ? 0 : mount_writable(p->mount);
+    return inode_setattr(creds, dentry_inode(p->dentry), p->mount, attr);
+}
+
+int inode_setattr(const struct creds *creds, struct inode *inode, const struct mount *mount,
+                  struct iattr *attr)
+{
+    int r = attr->valid & ATTR_OPEN_FILE ? 0 : mount_writable(mount);
     if (r < 0)
         return r;
     if ((attr->valid & ATTR_MODE) && !is_owner(creds, inode))

@@ -255,7 +255,7 @@ int vfs_ftruncate(struct file *f, uint64_t size)
     if (!S_ISREG(f->inode->mode) || (flags & O_ACCMODE) == O_RDONLY)
         return -EINVAL;
     struct iattr attr = {.valid = ATTR_SIZE | ATTR_OPEN_FILE, .size = size};
-    return vfs_setattr(f->creds, &f->path, &attr);
+    return inode_setattr(f->creds, f->inode, f->path.mount, &attr);
 }
 
 /* ---- times -------------------------------------------------------------------------------------- */

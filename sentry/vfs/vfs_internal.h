@@ -64,6 +64,10 @@ void walk_result_fini(struct walk_result *r);
 /* The child of a directory: cached, or asked of the file system with dir's lock held already. */
 MUST_CHECK int lookup_child_locked(struct dentry *dir, const char *name, struct dentry **ret);
 
+/* attr.c: vfs_setattr() on a bare inode; `mount` may be NULL. */
+MUST_CHECK int inode_setattr(const struct creds *creds, struct inode *inode, const struct mount *mount,
+                             struct iattr *attr);
+
 extern struct vfs_hooks g_vfs_hooks;
 
 /* flock.c: everything that `f` holds, at its last reference. */

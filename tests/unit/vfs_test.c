@@ -127,9 +127,11 @@ Test(walk, a_cached_walk_is_fast)
     cr_assert_eq(link_to("/lib", "usr/lib"), 0);
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
+    int r = exists("/lib/python3/os.py");
     for (int i = 0; i < 100000; i++)
-        cr_assert_eq(exists("/lib/python3/os.py"), 0);
+        r |= exists("/lib/python3/os.py");
     clock_gettime(CLOCK_MONOTONIC, &b);
+    cr_assert_eq(r, 0);
     /* A figure for whoever reads the log; never compared. */
     fprintf(stderr, "cached stat: %ld ns\n",
             ((b.tv_sec - a.tv_sec) * 1000000000L + b.tv_nsec - a.tv_nsec) / 100000);
