@@ -75,7 +75,7 @@ static int saved_follows(void)
 
 static int groups(void)
 {
-    gid_t list[40], set[3] = {30, 10, 20};
+    gid_t list[40] = {0}, set[3] = {30, 10, 20};
     OK(setgroups(3, set));
     VAL(getgroups(0, NULL));
     OK(getgroups(2, list));

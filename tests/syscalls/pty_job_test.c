@@ -195,13 +195,18 @@ static int leader_exits(void)
 {
     setsid();
     ioctl(slave, TIOCSCTTY, 0);
+    sigset_t hup, none;
+    sigemptyset(&none);
+    sigemptyset(&hup);
+    sigaddset(&hup, SIGHUP);
+    sigprocmask(SIG_BLOCK, &hup, NULL);
     pid_t pid = fork();
     if (pid == 0) {
         signal(SIGHUP, tell);
         char ready = 'r';
         if (write(report[1], &ready, 1) < 0)
             _exit(1);
-        pause();
+        sigsuspend(&none); /* it may have come already */
         sleep_ms(10);
         char end = open("/dev/tty", O_RDWR) < 0 && errno == ENXIO ? 'n' : 't';
         if (write(report[1], &end, 1) < 0)

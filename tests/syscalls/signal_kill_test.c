@@ -117,13 +117,17 @@ static void pidfds(void)
 int main(void)
 {
     start();
-    roots = sleeper(0);
-    other = sleeper(65534);
-    child("nobody", as_nobody);
-    reap("other", other);
-    kill(roots, SIGKILL);
-    reap("root's", roots);
-    child("saved ids", with_saved_id);
+    if (geteuid() == 0) {
+        roots = sleeper(0);
+        other = sleeper(65534);
+        child("nobody", as_nobody);
+        reap("other", other);
+        kill(roots, SIGKILL);
+        reap("root's", roots);
+        child("saved ids", with_saved_id);
+    } else {
+        OK(kill(1, 0));
+    }
     stops();
     child("SIGCONT", cont_handler);
     pidfds();

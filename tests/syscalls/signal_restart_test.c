@@ -21,7 +21,7 @@ static void on_alarm(int sig)
     count++;
 }
 
-/* After 15 ms a signal for the parent; after 60 ms what it waits for happens. */
+/* After 60 ms a signal for the parent; 80 ms later what it waits for happens. */
 static long run(const char *what, bool restart, long (*call)(void), void (*finish)(void))
 {
     struct sigaction act = {.sa_handler = on_alarm, .sa_flags = restart ? SA_RESTART : 0};
@@ -30,9 +30,9 @@ static long run(const char *what, bool restart, long (*call)(void), void (*finis
     fflush(stdout);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
-        sleep_ms(30);
+        sleep_ms(60);
         kill(parent, SIGUSR1);
-        sleep_ms(100);
+        sleep_ms(80);
         if (finish)
             finish();
         _exit(0);
@@ -125,10 +125,10 @@ static long call_epoll(void)
 
 static long call_nanosleep(void)
 {
-    struct timespec ts = {0, 100000000}, left = {0, 0};
+    struct timespec ts = {0, 200000000}, left = {0, 0};
     long r = nanosleep(&ts, &left);
     int error = errno;
-    printf("left %s\n", left.tv_nsec > 0 && left.tv_nsec < 90000000 ? "some" : left.tv_nsec ? "ODD" : "none");
+    printf("left %s\n", left.tv_nsec > 0 && left.tv_nsec < 190000000 ? "some" : left.tv_nsec ? "ODD" : "none");
     errno = error;
     return r;
 }
@@ -145,7 +145,7 @@ static void end_sleeper(void)
 
 static long call_futex(void)
 {
-    struct timespec timeout = {0, 150000000};
+    struct timespec timeout = {0, 250000000};
     return syscall(SYS_futex, &futex_word, FUTEX_WAIT, 0, &timeout, NULL, 0);
 }
 

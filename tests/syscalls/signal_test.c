@@ -187,7 +187,7 @@ static void waiting(void)
     OK(sigtimedwait(&set, &info, &bad));
     pid_t pid = fork();
     if (pid == 0) {
-        sleep_ms(20);
+        sleep_ms(80);
         sigqueue(getppid(), SIGUSR1, (union sigval){.sival_int = 77});
         _exit(0);
     }
@@ -196,7 +196,7 @@ static void waiting(void)
     reap("sender", pid);
     pid = fork();
     if (pid == 0) {
-        sleep_ms(20);
+        sleep_ms(80);
         kill(getppid(), SIGUSR2);
         _exit(0);
     }
@@ -213,7 +213,7 @@ static void waiting(void)
     change(SIG_UNBLOCK, SIGUSR1);
     pid = fork();
     if (pid == 0) {
-        sleep_ms(20);
+        sleep_ms(80);
         kill(getppid(), SIGUSR1);
         _exit(0);
     }

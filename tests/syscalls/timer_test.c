@@ -178,7 +178,7 @@ static void posix(void)
     OK(timer_create(CLOCK_REALTIME, NULL, &timer)); /* SIGALRM by default */
     spec.it_value.tv_nsec = 1000000000;
     OK(timer_settime(timer, 0, &spec, NULL));
-    spec.it_value.tv_nsec = 5000000, spec.it_interval.tv_nsec = 0;
+    spec.it_value.tv_nsec = 100000000, spec.it_interval.tv_nsec = 0;
     OK(timer_settime(timer, 0, &spec, NULL));
     OK(pause());
     VAL(last_code == SI_TIMER);
