@@ -37,7 +37,7 @@
 
 /* ---- the child, up to its execveat -------------------------------------------------------------- */
 
-/* The calls from here to execveat are made before the sentry's filter and need no #syscalls line. */
+/* The calls from here to execveat are made before the sentry's filter and need no declaration. */
 static void limit_child(unsigned resource, uint64_t value)
 {
     struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
