@@ -257,7 +257,7 @@ static int64_t prctl_caps(struct task *task, int option, uint64_t arg2, uint64_t
     uint64_t bit = arg3 < 64 ? 1ULL << arg3 : 0;
     struct creds *c;
     if (option == PR_CAPBSET_READ)
-        return arg2 > 40 ? -EINVAL : (task->creds->cap_bounding >> arg2) & 1;
+        return arg2 > 40 ? -EINVAL : (int64_t)((task->creds->cap_bounding >> arg2) & 1);
     if (option == PR_CAPBSET_DROP) {
         if (!creds_capable(task->creds, CAP_SETPCAP_BIT))
             return -EPERM;

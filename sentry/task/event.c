@@ -63,8 +63,8 @@ static void handle_fault(struct task *t)
 
 static void handle_order_failed(struct task *t)
 {
-    int error = mm_order_failed(t->mm, t->pt, t->event.error);
-    platform_thread_regs(t->pt)->rax = (uint64_t)(int64_t)error;
+    int64_t result = mm_order_failed(t->mm, t->pt, t->event.error);
+    platform_thread_regs(t->pt)->rax = (uint64_t)result;
 }
 
 /* Everything between "something happened" and "guest code runs on". */
