@@ -63,6 +63,17 @@ static int find_walked_locked(struct gofer_fs *fs, const struct node *dir, uint6
     return 1;
 }
 
+bool cache_knows(struct gofer_fs *fs, struct inode *dir, const char *name)
+{
+    const struct node *node = node_of(dir);
+    lock_acquire(&fs->lock);
+    const struct walked *at = walked_at(fs, node->dev_index, dir->ino, name);
+    bool known = at->name && at->changes == atomic_load(&fs->changes) && at->dir_ino == dir->ino &&
+                 at->dir_dev_index == node->dev_index && strcmp(at->name, name) == 0;
+    lock_release(&fs->lock);
+    return known;
+}
+
 void batch_entry(const struct batch *b, uint32_t *offset, struct gofer_entry *ret)
 {
     struct wire_reader r;

@@ -42,6 +42,7 @@ struct gofer_client {
     void (*dead)(void *arg);
     void *dead_arg;
     atomic_bool is_dead;
+    _Atomic uint64_t calls;
     struct fmutex call_lock; /* channel transport: one call at a time */
     struct lock slot_lock;
     uint32_t busy; /* slot_lock: bit for each slot */
@@ -152,6 +153,11 @@ void gofer_client_free(struct gofer_client *c)
     lock_fini(&c->slot_lock);
     fmutex_fini(&c->call_lock);
     free(c);
+}
+
+uint64_t gofer_client_calls(const struct gofer_client *c)
+{
+    return atomic_load_explicit(&c->calls, memory_order_relaxed);
 }
 
 /* ---- slots --------------------------------------------------------------------------------------- */
@@ -305,6 +311,7 @@ static int64_t exchange(struct gofer_rpc *rpc, uint32_t kind, struct gofer_write
         return -EIO;
     if (w->failed)
         return -EMSGSIZE;
+    atomic_fetch_add_explicit(&c->calls, 1, memory_order_relaxed);
     uint32_t seq = ++c->seqs[rpc->slot];
     size_t size = (size_t)(w->next - (shared + GOFER_REQUEST_HEADER));
     gofer_put_header(shared, &(struct gofer_header){.kind = kind, .seq = seq, .size = (uint32_t)size});

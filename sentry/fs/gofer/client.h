@@ -30,6 +30,7 @@ MUST_CHECK int gofer_client_new(int channel, enum gofer_transport transport, voi
                                 void *arg, struct gofer_client **ret);
 /* No call may be under way. NULL is fine. */
 void gofer_client_free(struct gofer_client *client);
+uint64_t gofer_client_calls(const struct gofer_client *client); /* made so far; racy */
 
 #define GOFER_RPC_PATH_SIZE (GOFER_TEXT_SIZE_MAX + 1)
 

@@ -191,11 +191,17 @@ void gofer_lookup_ahead(struct inode *dir, struct dentry *dentry, const char *re
     if (fs->shared || !S_ISDIR(dir->mode))
         return;
     uint64_t changes = atomic_load(&fs->changes);
-    AUTO_RPC rpc = {0};
+    AUTO_RPC rpc = {0}; /* its scratch space is used even if no call follows */
     gofer_rpc_begin(fs->client, &rpc, false);
     char *components = rpc.path[1];
     if (copy_components(rest, components, GOFER_RPC_PATH_SIZE) < 2)
         return; /* the lookup itself will ask */
+    char *first = rpc.path[0];
+    size_t len = strcspn(components, "/");
+    memcpy(first, components, len);
+    first[len] = '\0';
+    if (cache_knows(fs, dir, first))
+        return;
     struct walk_reader w;
     bool stopped_early;
     if (walk_from(&rpc, dir, components, &w, &stopped_early) || stopped_early)

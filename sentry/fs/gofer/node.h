@@ -144,6 +144,8 @@ void cache_put_walked(struct gofer_fs *fs, const struct gofer_stat *dir, const c
  * NULL), 0 it doesn't exist, -1 nothing is known. */
 int cache_find(struct gofer_fs *fs, struct inode *dir, const char *name, struct gofer_step *ret_step,
                char **ret_target);
+/* Has an earlier walk been here? */
+bool cache_knows(struct gofer_fs *fs, struct inode *dir, const char *name);
 void cache_drop_all(struct gofer_fs *fs);
 /* A checked private copy of a reply's entries with its index, one reference; NULL: -ENOMEM or -EPROTO in
  * *ret_error. */

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sentry/fs/gofer through vfs: on a server in a thread of this process by the channel, and on the real
+ * bailey-gofer, confined as it always is, by notifications.
+ */
+#include "tests/unit/vfs_fixture.h"
+
+#include "gofer/peer.h"
+#include "gofer/server.h"
+#include "gofer/start.h"
+#include "sentry/fs/gofer/client.h"
+#include "sentry/fs/gofer/gofer_fs.h"
+#include "sentry/fs/gofer/node.h"
+#include <ftw.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* ---- a tree on the host -------------------------------------------------------------------------- */
+
+static char g_top[64];
+
+static const char *host(const char *name)
+{
+    static char path[2][4200];
+    static int turn;
+    turn ^= 1;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", g_top, name);
+    return path[turn];
+}
+
+static void host_write_file(const char *name, const char *content)
+{
+    FILE *f = fopen(host(name), "w");
+    cr_assert_not_null(f, "%s", name);
+    fputs(content, f);
+    fclose(f);
+}
+
+static int host_exists(const char *name)
+{
+    struct stat st;
+    return lstat(host(name), &st) ? -errno : 0;
+}
+
+static void make_tree(void)
+{
+    umask(0);
+    strcpy(g_top, "/tmp/bailey-gfs-XXXXXX");
+    cr_assert_not_null(mkdtemp(g_top));
+    chmod(g_top, 0755);
+    mkdir(host("a"), 0755);
+    mkdir(host("a/b"), 0755);
+    mkdir(host("a/b/c"), 0755);
+    host_write_file("a/b/c/file", "deep");
+    host_write_file("hello", "hello, world");
+    cr_assert_eq(symlink("a/b/c", host("link")), 0);
+    cr_assert_eq(symlink("/etc", host("etc")), 0);
+    mkfifo(host("fifo"), 0666);
+    mkdir(host("many"), 0755);
+    for (int i = 0; i < 1500; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "many/file%d", i);
+        host_write_file(name, "x");
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void remove_tree(void)
+{
+    nftw(g_top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- a gofer ------------------------------------------------------------------------------------- */
+
+static struct gofer_client *g_client;
+static struct gofer_peer *g_peer;
+static struct gofer_attach g_attach;
+static pthread_t g_thread;
+static int g_channel; /* the client's end */
+static _Atomic int g_loop_result = 1;
+static bool g_is_dead;
+
+static void noted_dead(void *arg)
+{
+    (void)arg;
+    g_is_dead = true;
+}
+
+static void *serve(void *arg)
+{
+    g_loop_result = gofer_peer_loop(g_peer, arg ? *(int *)arg : -1);
+    return NULL;
+}
+
+static void describe_attach(bool read_only, bool public_only)
+{
+    struct stat st;
+    cr_assert_eq(stat(g_top, &st), 0);
+    g_attach = (struct gofer_attach){.path = g_top, .dev = st.st_dev, .ino = st.st_ino,
+                                     .read_only = read_only, .public_only = public_only};
+}
+
+static int make_peer(bool read_only)
+{
+    int sockets[2];
+    struct gofer_server *server;
+    char *why;
+    describe_attach(read_only, false);
+    struct gofer_config config = {.as_root = geteuid() == 0, .attaches = &g_attach, .attach_count = 1};
+    cr_assert_eq(gofer_server_new_flags(&config, GOFER_SERVER_PLAIN, &server, &why), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    cr_assert_eq(gofer_peer_new(server, sockets[1], &g_peer), 0);
+    return sockets[0];
+}
+
+static void mount_gofer(bool shared)
+{
+    struct superblock *sb;
+    struct inode *root;
+    cr_assert_eq(gofer_fs_new(g_client, 0, shared, &sb, &root), 0);
+    fixture_mount(sb, root);
+    inode_put(root);
+    superblock_put(sb);
+}
+
+static void start_gofer(bool read_only, bool shared)
+{
+    make_tree();
+    g_channel = make_peer(read_only);
+    cr_assert_eq(pthread_create(&g_thread, NULL, serve, NULL), 0);
+    cr_assert_eq(gofer_client_new(g_channel, GOFER_BY_CHANNEL, noted_dead, NULL, &g_client), 0);
+    mount_gofer(shared);
+}
+
+static void setup_exclusive(void)
+{
+    start_gofer(false, false);
+}
+
+static void setup_shared(void)
+{
+    start_gofer(false, true);
+}
+
+static void setup_read_only(void)
+{
+    start_gofer(true, false);
+}
+
+TestSuite(gofer_fs, .init = setup_exclusive, .fini = remove_tree, .timeout = 60);
+TestSuite(gofer_fs_shared, .init = setup_shared, .fini = remove_tree, .timeout = 60);
+TestSuite(gofer_fs_read_only, .init = setup_read_only, .fini = remove_tree, .timeout = 60);
+
+static uint64_t calls_made(void)
+{
+    return gofer_client_calls(g_client);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+Test(gofer_fs, reads_files_and_follows_links)
+{
+    cr_assert_str_eq(text_of("/hello"), "hello, world");
+    cr_assert_str_eq(text_of("/a/b/c/file"), "deep");
+    cr_assert_str_eq(text_of("/link/file"), "deep");
+    cr_assert_eq(open_error("/none", O_RDONLY), -ENOENT);
+    cr_assert_eq(open_error("/hello/x", O_RDONLY), -ENOTDIR);
+    cr_assert_eq(open_error("/etc/passwd", O_RDONLY), -ELOOP, "absolute links lead to the guest's root");
+}
+
+Test(gofer_fs, attributes_are_the_hosts)
+{
+    struct kstat st;
+    struct stat host_st;
+    cr_assert_eq(stat_of("/a/b/c/file", 0, &st), 0);
+    cr_assert_eq(stat(host("a/b/c/file"), &host_st), 0);
+    cr_expect_eq(st.ino, host_st.st_ino);
+    cr_expect_eq(st.mode, host_st.st_mode);
+    cr_expect_eq(st.size, (uint64_t)host_st.st_size);
+    cr_expect_eq(st.blocks, (uint64_t)host_st.st_blocks);
+    cr_expect_eq(st.mtime.sec, host_st.st_mtim.tv_sec);
+    cr_expect_eq(st.mtime.nsec, host_st.st_mtim.tv_nsec);
+    cr_expect_eq(st.uid, host_st.st_uid);
+    cr_expect_eq(st.nlink, host_st.st_nlink);
+}
+
+Test(gofer_fs, a_deep_walk_is_one_call_and_then_none)
+{
+    struct kstat st;
+    uint64_t before = calls_made();
+    cr_assert_eq(stat_of("/a/b/c/file", 0, &st), 0);
+    cr_expect_eq(calls_made() - before, 1);
+    cr_assert_eq(stat_of("/a/b/c/file", 0, &st), 0);
+    cr_assert_eq(exists("/a/b/none"), -ENOENT);
+    before = calls_made();
+    cr_assert_eq(exists("/a/b/none"), -ENOENT);
+    cr_assert_eq(exists("/a/b/c/file"), 0);
+    cr_expect_eq(calls_made() - before, 0);
+}
+
+Test(gofer_fs, reopening_asks_nobody)
+{
+    file_put(open_ok("/hello", O_RDONLY, 0));
+    uint64_t before = calls_made();
+    file_put(open_ok("/hello", O_RDONLY, 0));
+    cr_assert_str_eq(text_of("/hello"), "hello, world");
+    cr_expect_eq(calls_made() - before, 0);
+}
+
+struct entries {
+    struct dir_context ctx;
+    size_t count, limit;
+    uint64_t hash;
+    char last[256];
+};
+
+static bool list_one(struct dir_context *ctx, const char *name, size_t name_size, uint64_t ino, uint8_t type,
+                     int64_t next_pos)
+{
+    struct entries *l = (struct entries *)ctx;
+    (void)ino;
+    (void)type;
+    (void)next_pos;
+    if (l->count == l->limit)
+        return false;
+    l->count++;
+    for (size_t i = 0; i < name_size; i++)
+        l->hash = l->hash * 31 + (uint8_t)name[i];
+    memcpy(l->last, name, name_size);
+    l->last[name_size] = '\0';
+    return true;
+}
+
+static struct entries list(struct file *f, size_t limit)
+{
+    struct entries l = {.ctx = {.emit = list_one}, .limit = limit};
+    cr_assert_eq(vfs_iterate(f, &l.ctx), 0);
+    return l;
+}
+
+Test(gofer_fs, lists_large_directories_in_pieces_and_back)
+{
+    struct file *f = open_ok("/many", O_RDONLY | O_DIRECTORY, 0);
+    struct entries all = list(f, 100000);
+    cr_assert_eq(all.count, 1502);
+    cr_assert_eq(list(f, 100000).count, 0);
+    cr_assert_eq(vfs_lseek(f, 0, SEEK_SET), 0);
+    struct entries first = list(f, 1000);
+    int64_t pos = f->pos;
+    struct entries rest = list(f, 100000);
+    cr_assert_eq(first.count + rest.count, 1502);
+    cr_assert_eq(vfs_lseek(f, pos, SEEK_SET), pos);
+    struct entries again = list(f, 100000);
+    cr_assert_eq(again.count, rest.count);
+    cr_assert_eq(again.hash, rest.hash);
+    file_put(f);
+}
+
+Test(gofer_fs, stat_after_listing_asks_nobody)
+{
+    struct file *f = open_ok("/many", O_RDONLY | O_DIRECTORY, 0);
+    cr_assert_eq(list(f, 100000).count, 1502);
+    uint64_t before = calls_made();
+    struct kstat st;
+    for (int i = 0; i < 1500; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "/many/file%d", i);
+        cr_assert_eq(stat_of(name, 0, &st), 0);
+        cr_assert_eq(st.size, 1);
+    }
+    cr_expect_eq(calls_made() - before, 0);
+    file_put(f);
+}
+
+Test(gofer_fs, hard_links_are_one_inode)
+{
+    cr_assert_eq(link(host("hello"), host("a/hard")), 0);
+    cr_assert_eq(ino_of("/hello"), ino_of("/a/hard"));
+    struct path p = {0};
+    struct path q = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/hello", 0, &p), 0);
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/a/hard", 0, &q), 0);
+    cr_assert_eq(p.dentry->inode, q.dentry->inode);
+    path_put(&p);
+    path_put(&q);
+}
+
+Test(gofer_fs, maps_through_the_donated_descriptor)
+{
+    struct file *f = open_ok("/hello", O_RDONLY, 0);
+    int hfd;
+    uint64_t offset;
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &hfd, &offset), 0);
+    char *at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, hfd, (off_t)offset);
+    cr_assert_neq(at, MAP_FAILED);
+    cr_assert_eq(memcmp(at, "hello", 5), 0);
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_WRITE, MAP_SHARED, &hfd, &offset), -EACCES);
+    file_put(f);
+}
+
+/* ---- changing ------------------------------------------------------------------------------------ */
+
+Test(gofer_fs, writes_reach_the_host)
+{
+    struct kstat st;
+    make_file("/new", "abc");
+    char buffer[8] = "";
+    int hfd = open(host("new"), O_RDONLY);
+    cr_assert_eq(read(hfd, buffer, 8), 3);
+    cr_assert_str_eq(buffer, "abc");
+    cr_assert_eq(stat_of("/new", 0, &st), 0);
+    cr_assert_eq(st.size, 3);
+    struct file *f = open_ok("/new", O_WRONLY | O_APPEND, 0);
+    cr_assert_eq(put(f, "def", 3), 3);
+    file_put(f);
+    cr_assert_str_eq(text_of("/new"), "abcdef");
+    f = open_ok("/new", O_RDWR | O_TRUNC, 0);
+    cr_assert_eq(stat_of("/new", 0, &st), 0);
+    cr_assert_eq(st.size, 0);
+    file_put(f);
+}
+
+Test(gofer_fs, changes_of_directories_reach_the_host_and_the_cache)
+{
+    cr_assert_eq(vfs_mkdir(&g_ctx, &g_ctx.cwd, "/d", 0755), 0);
+    cr_assert_eq(vfs_symlink(&g_ctx, &g_ctx.cwd, "/d/s", "target"), 0);
+    make_file("/d/f", "x");
+    struct path p = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/d/f", 0, &p), 0);
+    cr_assert_eq(vfs_link(&g_ctx, &p, &g_ctx.cwd, "/d/g"), 0);
+    path_put(&p);
+    cr_assert_eq(vfs_rename(&g_ctx, &g_ctx.cwd, "/d/f", &g_ctx.cwd, "/a/moved", 0), 0);
+    cr_expect_eq(host_exists("a/moved"), 0);
+    cr_expect_eq(host_exists("d/f"), -ENOENT);
+    cr_expect_eq(exists("/d/f"), -ENOENT);
+    cr_expect_str_eq(text_of("/a/moved"), "x");
+    cr_assert_eq(vfs_rename(&g_ctx, &g_ctx.cwd, "/a/b", &g_ctx.cwd, "/d/b2", 0), 0);
+    cr_expect_str_eq(text_of("/d/b2/c/file"), "deep");
+    cr_expect_eq(vfs_rmdir(&g_ctx, &g_ctx.cwd, "/d"), -ENOTEMPTY);
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/d/g"), 0);
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/d/s"), 0);
+    cr_assert_eq(vfs_rename(&g_ctx, &g_ctx.cwd, "/d/b2", &g_ctx.cwd, "/a/b", 0), 0);
+    cr_assert_eq(vfs_rmdir(&g_ctx, &g_ctx.cwd, "/d"), 0);
+    cr_expect_eq(host_exists("d"), -ENOENT);
+    cr_expect_str_eq(text_of("/link/file"), "deep");
+}
+
+Test(gofer_fs, an_unlinked_open_file_lives_on)
+{
+    struct file *f = open_ok("/hello", O_RDWR, 0);
+    char buffer[16] = "";
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/hello"), 0);
+    cr_assert_eq(host_exists("hello"), -ENOENT);
+    cr_assert_eq(get_at(f, buffer, 5, 0), 5);
+    cr_assert_eq(put_at(f, "J", 1, 0), 1);
+    cr_assert_eq(vfs_ftruncate(f, 3), 0);
+    struct kstat st;
+    cr_assert_eq(inode_getattr(f->inode, &st), 0);
+    cr_assert_eq(st.size, 3);
+    cr_assert_eq(st.nlink, 0);
+    make_file("/hello", "another"); /* may get the same inode number on the host */
+    cr_assert_eq(get_at(f, buffer, 16, 0), 3);
+    cr_assert_str_eq(text_of("/hello"), "another");
+    file_put(f);
+}
+
+Test(gofer_fs, replacing_by_rename_shows_the_new_file)
+{
+    make_file("/new", "new");
+    struct file *old = open_ok("/hello", O_RDONLY, 0);
+    cr_assert_eq(vfs_rename(&g_ctx, &g_ctx.cwd, "/new", &g_ctx.cwd, "/hello", 0), 0);
+    cr_assert_str_eq(text_of("/hello"), "new");
+    char buffer[16] = "";
+    cr_assert_eq(get_at(old, buffer, 16, 0), 12);
+    file_put(old);
+}
+
+Test(gofer_fs, attributes_are_set_on_the_host)
+{
+    struct path p = {0};
+    struct stat st;
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/hello", 0, &p), 0);
+    struct iattr attr = {.valid = ATTR_MODE, .mode = 0600};
+    cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
+    attr = (struct iattr){.valid = ATTR_MTIME | ATTR_ATIME | ATTR_TIMES_SET, .mtime = {100, 5}, .atime = {200, 6}};
+    cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
+    attr = (struct iattr){.valid = ATTR_SIZE, .size = 4};
+    cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
+    cr_assert_eq(stat(host("hello"), &st), 0);
+    cr_expect_eq(st.st_mode & 07777, 0600);
+    cr_expect_eq(st.st_size, 4);
+    cr_expect_eq(st.st_atim.tv_sec, 200);
+    path_put(&p);
+}
+
+Test(gofer_fs_read_only, refuses_changes)
+{
+    cr_expect_eq(open_error("/hello", O_WRONLY), -EROFS);
+    cr_expect_eq(open_error("/x", O_WRONLY | O_CREAT), -EROFS);
+    cr_expect_eq(vfs_mkdir(&g_ctx, &g_ctx.cwd, "/d", 0755), -EROFS);
+    cr_expect_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/hello"), -EROFS);
+}
+
+/* ---- shared mode --------------------------------------------------------------------------------- */
+
+Test(gofer_fs_shared, sees_what_others_do)
+{
+    struct kstat st;
+    cr_assert_eq(exists("/new"), -ENOENT);
+    host_write_file("new", "12345");
+    cr_assert_eq(stat_of("/new", 0, &st), 0);
+    cr_assert_eq(st.size, 5);
+    host_write_file("new", "123");
+    cr_assert_eq(stat_of("/new", 0, &st), 0);
+    cr_assert_eq(st.size, 3);
+    host_write_file("new2", "other");
+    cr_assert_eq(rename(host("new2"), host("new")), 0);
+    cr_assert_str_eq(text_of("/new"), "other");
+    cr_assert_eq(unlink(host("new")), 0);
+    cr_assert_eq(exists("/new"), -ENOENT);
+    cr_assert_eq(rename(host("a/b"), host("a/z")), 0);
+    cr_assert_eq(exists("/a/b/c/file"), -ENOENT);
+    cr_assert_str_eq(text_of("/a/z/c/file"), "deep");
+}
+
+/* ---- the end of a gofer -------------------------------------------------------------------------- */
+
+Test(gofer_fs, a_descriptor_from_the_sentry_ends_the_gofer)
+{
+    char byte[8] = {0};
+    struct iovec iov = {byte, sizeof(byte)};
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr header;
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    int null = open("/dev/null", O_RDONLY);
+    memcpy(CMSG_DATA(&control.header), &null, sizeof(null));
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+                             .msg_controllen = sizeof(control.space)};
+    cr_assert_eq(sendmsg(g_channel, &message, 0), 8);
+    pthread_join(g_thread, NULL);
+    cr_assert_eq(g_loop_result, -EPROTO);
+}
+
+Test(gofer_fs, a_malformed_request_ends_the_gofer)
+{
+    uint8_t bad[8] = {GOFER_SLOTS}; /* no such slot */
+    cr_assert_eq(send(g_channel, bad, sizeof(bad), 0), 8);
+    pthread_join(g_thread, NULL);
+    cr_assert_eq(g_loop_result, -EPROTO);
+}
+
+Test(gofer_fs, the_end_of_the_sentry_ends_the_gofer)
+{
+    shutdown(g_channel, SHUT_RDWR);
+    pthread_join(g_thread, NULL);
+    cr_assert_eq(g_loop_result, 0);
+    cr_assert_eq(exists("/a/b/c/file"), -EIO);
+    cr_assert(g_is_dead);
+}
