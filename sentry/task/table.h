@@ -23,9 +23,6 @@ void session_put_locked(struct session *s);
 struct process_group *pgrp_new_locked(int pgid, struct session *session);
 void pgrp_join_locked(struct process_group *pg, struct thread_group *g); /* leaves the old one */
 void pgrp_leave_locked(struct thread_group *g);
-/* Would nobody in the session outside `pg` be left who could continue it (setpgid(2))? `ignoring` is
- * about to exit. */
-bool pgrp_is_orphaned_locked(struct process_group *pg, const struct thread_group *ignoring);
 
 struct thread_group *group_new(struct sighand *sighand);
 struct task *task_new(struct thread_group *group, unsigned worker);

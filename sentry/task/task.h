@@ -197,6 +197,9 @@ void group_get(struct thread_group *g);
 void group_put(struct thread_group *g);
 struct task *task_find(int tid);            /* ref or NULL */
 struct thread_group *group_find(int tgid);  /* ref or NULL; zombies too */
+/* Would nobody in the session outside `pg` be left who could continue it (setpgid(2))? `ignoring` is about
+ * to exit, or NULL. */
+bool pgrp_is_orphaned_locked(struct process_group *pg, const struct thread_group *ignoring);
 /* Walks all processes in ascending tgid: the first with tgid >= from, ref; NULL at the end. */
 struct thread_group *group_next(int from);
 /* Walks threads: the first with tid >= from, ref. */
@@ -269,6 +272,7 @@ void task_poll(void *arg, unsigned worker, bool may_block);
 /* Everybody gone? Called when a process became unreachable; main waits for the first process. */
 typedef void (*group_exit_hook)(struct thread_group *g, int wait_status);
 extern group_exit_hook g_first_exit_hook; /* first process became a zombie */
+extern void (*g_session_leader_exit_hook)(struct thread_group *g); /* before its session goes */
 extern void (*g_first_stop_hook)(int signo); /* first process stopped (Ctrl-Z) with an orphaned pgrp rule off */
 
 void tasks_init(void);
