@@ -8,6 +8,7 @@
 #include "sentry/platform/platform.h"
 
 #include "sentry/platform/stub_range.h"
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -707,6 +708,79 @@ static void test_flags_and_vdso(void)
     end(t, s);
 }
 
+/* ---- what a stub has ------------------------------------------------------------------------------ */
+
+static void read_proc(pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *f = fopen(path, "r");
+    MUST(f != NULL);
+    text[fread(text, 1, size - 1, f)] = '\0';
+    fclose(f);
+}
+
+static int count_descriptors(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    MUST(d != NULL);
+    int count = -2; /* . and .. */
+    while (readdir(d) != NULL)
+        count++;
+    closedir(d);
+    return count;
+}
+
+/* Invariant I2 and the set-up of docs/platform 4, as the kernel tells it. */
+static void check_stub(pid_t pid, bool has_guest)
+{
+    static char text[65536];
+    CHECK_EQ(count_descriptors(pid), 0);
+    read_proc(pid, "status", text, sizeof text);
+    CHECK(strstr(text, "NoNewPrivs:\t1") != NULL);
+    CHECK(strstr(text, "Seccomp:\t2") != NULL);
+    CHECK(strstr(text, "CapPrm:\t0000000000000000") != NULL);
+    CHECK(strstr(text, "CapEff:\t0000000000000000") != NULL);
+    CHECK(strstr(text, "CapAmb:\t0000000000000000") != NULL);
+    read_proc(pid, "limits", text, sizeof text);
+    CHECK(strstr(text, "Max core file size        1                    1") != NULL);
+    CHECK(strstr(text, "Max open files            1                    1") != NULL);
+    read_proc(pid, "oom_score_adj", text, sizeof text);
+    CHECK(strcmp(text, "1000\n") == 0);
+    read_proc(pid, "environ", text, sizeof text);
+    CHECK_EQ(text[0], 0);
+    /* Nothing is mapped outside the stub's range but the guest's three areas; nothing there is both
+     * writable and executable, and no file of the host shows. */
+    read_proc(pid, "maps", text, sizeof text);
+    int below = 0;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        uint64_t from = strtoull(line, NULL, 16);
+        if (strstr(line, "[vsyscall]") != NULL)
+            continue;
+        below += from < STUB_BASE;
+        CHECK(strstr(line, "rwx") == NULL);
+        CHECK(strchr(line, '/') == NULL || strstr(line, "/memfd:") != NULL);
+        CHECK(strstr(line, "[stack]") == NULL && strstr(line, "[heap]") == NULL);
+    }
+    CHECK_EQ(below, has_guest ? 3 : 0);
+}
+
+static void test_stub_state(void)
+{
+    struct platform_space *s, *cs, *fresh;
+    struct platform_thread *t = start(&s), *ct, *ft;
+    check_stub(platform_space_host_pid(s), true);
+    MUST(platform_space_fork(t, &cs, &ct) == 0);
+    check_stub(platform_space_host_pid(cs), true);
+    MUST(platform_space_new(g_platform, 0, &fresh, &ft) == 0);
+    check_stub(platform_space_host_pid(fresh), false);
+    end(ft, fresh);
+    end(ct, cs);
+    end(t, s);
+}
+
 /* ---- hostile guests ------------------------------------------------------------------------------- */
 
 static void test_ranges(void)
@@ -796,6 +870,30 @@ static void test_every_number(void)
         CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
     }
     end(t, s);
+}
+
+#ifndef STUB_OPEN_MAGIC
+#define STUB_OPEN_MAGIC 0x6f70656e
+#endif
+
+/* Whether a guest's own getppid, marked as a drill marks its calls, runs on the host. */
+static bool marked_call_executes(void)
+{
+    struct platform_space *s;
+    struct platform_thread *t = start(&s);
+    struct guest_regs *r = platform_thread_regs(t);
+    r->rax = 110;
+    r->r9 = STUB_OPEN_MAGIC;
+    struct platform_event ev = go_at(t, at_raw());
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    bool executed = r->rax == 1005;
+    end(t, s);
+    return executed;
+}
+
+static void test_marked_call(void)
+{
+    CHECK(!marked_call_executes());
 }
 
 /* Jumps to every byte of the stub's first page with registers that ask for something. */
@@ -983,9 +1081,11 @@ static const struct {
     {"cmpxchg", test_cmpxchg},
     {"kill", test_kill},
     {"flags_and_vdso", test_flags_and_vdso},
+    {"stub_state", test_stub_state},
     {"ranges", test_ranges},
     {"foreign_calls", test_foreign_calls},
     {"every_number", test_every_number},
+    {"marked_call", test_marked_call},
     {"jump_into_stub", test_jump_into_stub},
     {"forged_frames", test_forged_frames},
     {"hostile_orders", test_hostile_orders},
@@ -1021,5 +1121,18 @@ int main(int argc, char **argv)
         printf("%s %s\n", g_failures == before ? "ok  " : "FAIL", g_test);
     }
     platform_free(g_platform);
+
+    /* The control of all that: with the filter opened, a guest's call does run. */
+    if (argc <= 2) {
+        g_test = "open_filter";
+        config.open_filter = true;
+        g_platform = NULL;
+        MUST(platform_new(&config, &g_platform, &why) == 0);
+        g_info = platform_info(g_platform);
+        int before = g_failures;
+        CHECK(marked_call_executes());
+        printf("%s %s\n", g_failures == before ? "ok  " : "FAIL", g_test);
+        platform_free(g_platform);
+    }
     return g_failures != 0;
 }
