@@ -48,7 +48,6 @@
  * r10 = bytes of vvar, r8 = bytes of the vDSO, r9 = 1 if the kernel lacks WAIT_KILLABLE_RECV. */
 #define STUB_CODE_TEMPLATE 103
 #define STUB_FOUND_OOM_SCORE 1 /* oom_score_adj is +1000 */
-#define STUB_OPEN_MAGIC 0x6f70656e
 
 /* Replies: what the stopped thread does next. Anything else, ENOSYS included, is ud2. */
 #define STUB_REPLY_RESUME 1
