@@ -475,3 +475,193 @@ Test(gofer_fs, the_end_of_the_sentry_ends_the_gofer)
     cr_assert_eq(exists("/a/b/c/file"), -EIO);
     cr_assert(g_is_dead);
 }
+
+/* ---- the real process, by notifications ---------------------------------------------------------- */
+
+static pid_t g_gofer;
+static int g_start_sock;
+
+static void write_file_or_die(const char *path, const char *text)
+{
+    int hfd = open(path, O_WRONLY);
+    ssize_t n = hfd < 0 ? -1 : write(hfd, text, strlen(text));
+    cr_assert_eq(n, (ssize_t)strlen(text), "%s: %s", path, strerror(errno));
+    close(hfd);
+}
+
+static NORETURN void become_gofer(int sock, int go)
+{
+    char byte;
+    static char *const argv[] = {"bailey-gofer", NULL};
+    static char *const envp[] = {NULL};
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP))
+        _exit(90);
+    if (write(go, "r", 1) != 1 || read(go, &byte, 1) != 1)
+        _exit(91);
+    int null = open("/dev/null", O_RDWR);
+    dup2(sock, 200);
+    for (int i = 0; i < 3; i++)
+        dup2(null, i);
+    dup2(200, GOFER_START_FD);
+    execve(GOFER_PROGRAM, argv, envp);
+    _exit(92);
+}
+
+static void start_process(int sock)
+{
+    int go[2];
+    char byte;
+    char map[64];
+    char path[64];
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, go), 0);
+    g_gofer = fork();
+    if (g_gofer == 0)
+        become_gofer(sock, go[1]);
+    cr_assert_eq(read(go[0], &byte, 1), 1);
+    if (uid) {
+        snprintf(path, sizeof(path), "/proc/%d/setgroups", g_gofer);
+        write_file_or_die(path, "deny");
+    }
+    snprintf(path, sizeof(path), "/proc/%d/uid_map", g_gofer);
+    snprintf(map, sizeof(map), uid ? "0 %u 1" : "0 0 4294967295", uid);
+    write_file_or_die(path, map);
+    snprintf(path, sizeof(path), "/proc/%d/gid_map", g_gofer);
+    snprintf(map, sizeof(map), uid ? "0 %u 1" : "0 0 4294967295", gid);
+    write_file_or_die(path, map);
+    cr_assert_eq(write(go[0], "g", 1), 1);
+    close(go[0]);
+    close(go[1]);
+}
+
+/* What the sentry's filter does with this one number. */
+static int make_listener(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GOFER_CALL_NR, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {ARRAY_COUNT(code), code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+}
+
+static void start_real(bool read_only, bool public_only, char **masks, size_t mask_count)
+{
+    int start[2];
+    int channel[2];
+    char text[GOFER_TEXT_MAX + 1] = "";
+    make_tree();
+    describe_attach(read_only, public_only);
+    g_attach.one_mount = public_only;
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, start), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel), 0);
+    start_process(start[1]);
+    close(start[1]);
+    g_start_sock = start[0];
+    struct gofer_config config = {.log_level = 3, .as_root = geteuid() == 0, .own_uid = 64123,
+                                  .attaches = &g_attach, .attach_count = 1, .masks = masks,
+                                  .mask_count = mask_count};
+    struct gofer_start_fds fds = {.channel = channel[1], .log = STDERR_FILENO};
+    cr_assert_eq(gofer_send_start(g_start_sock, &config, &fds), 0);
+    close(channel[1]);
+    g_channel = channel[0];
+    int error = gofer_recv_ready(g_start_sock, text);
+    cr_assert_eq(error, 0, "%d: %s", error, text);
+    int listener = make_listener();
+    cr_assert_geq(listener, 0, "%s", strerror(errno));
+    cr_assert_eq(gofer_send_listener(g_start_sock, listener), 0);
+    close(listener);
+    cr_assert_eq(gofer_client_new(g_channel, GOFER_BY_NOTIFICATION, noted_dead, NULL, &g_client), 0);
+    mount_gofer(false);
+}
+
+static void stop_real(void)
+{
+    remove_tree();
+    close(g_start_sock);
+    int status = -1;
+    cr_assert_eq(waitpid(g_gofer, &status, 0), g_gofer);
+    cr_assert_eq(status, 0);
+}
+
+static void setup_real(void)
+{
+    start_real(false, false, NULL, 0);
+}
+
+static void setup_real_public(void)
+{
+    start_real(true, true, NULL, 0);
+}
+
+TestSuite(gofer_real, .init = setup_real, .fini = stop_real, .timeout = 60);
+TestSuite(gofer_real_public, .init = setup_real_public, .fini = stop_real, .timeout = 60);
+
+Test(gofer_real, reads_lists_and_writes)
+{
+    cr_assert_str_eq(text_of("/a/b/c/file"), "deep");
+    struct file *f = open_ok("/many", O_RDONLY | O_DIRECTORY, 0);
+    cr_assert_eq(list(f, 100000).count, 1502);
+    file_put(f);
+    make_file("/new", "abc");
+    cr_assert_eq(vfs_mkdir(&g_ctx, &g_ctx.cwd, "/d", 0755), 0);
+    cr_assert_eq(vfs_rename(&g_ctx, &g_ctx.cwd, "/new", &g_ctx.cwd, "/d/new", 0), 0);
+    cr_assert_str_eq(text_of("/d/new"), "abc");
+    cr_assert_eq(host_exists("d/new"), 0);
+    struct stat st;
+    cr_assert_eq(stat(host("d/new"), &st), 0);
+    cr_assert_eq(st.st_uid, geteuid());
+    struct path p = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/d/new", 0, &p), 0);
+    struct iattr attr = {.valid = ATTR_MODE, .mode = 04711};
+    cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
+    cr_assert_eq(vfs_link(&g_ctx, &p, &g_ctx.cwd, "/d/hard"), 0);
+    path_put(&p);
+    cr_assert_eq(stat(host("d/new"), &st), 0);
+    cr_assert_eq(st.st_mode & 07777, 0711);
+    cr_assert_eq(vfs_symlink(&g_ctx, &g_ctx.cwd, "/d/s", "x"), 0);
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/d/s"), 0);
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/d/hard"), 0);
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/d/new"), 0);
+    cr_assert_eq(vfs_rmdir(&g_ctx, &g_ctx.cwd, "/d"), 0);
+    struct linux_statfs fs;
+    struct path root = g_ctx.root;
+    cr_assert_eq(vfs_statfs(&root, &fs), 0);
+    cr_assert_gt(fs.blocks, 0);
+}
+
+Test(gofer_real_public, is_confined)
+{
+    cr_assert_str_eq(text_of("/a/b/c/file"), "deep");
+    cr_assert_eq(open_error("/hello", O_RDWR), -EROFS);
+    char path[64];
+    char text[4096] = "";
+    snprintf(path, sizeof(path), "/proc/%d/status", g_gofer);
+    int hfd = open(path, O_RDONLY);
+    cr_assert_gt(read(hfd, text, sizeof(text) - 1), 0);
+    cr_expect_not_null(strstr(text, "CapEff:\t0000000000000000"), "%s", text);
+    cr_expect_not_null(strstr(text, "CapPrm:\t0000000000000000"));
+    cr_expect_not_null(strstr(text, "NoNewPrivs:\t1"));
+    cr_expect_not_null(strstr(text, "Seccomp:\t2"));
+    if (geteuid() == 0)
+        cr_expect_not_null(strstr(text, "Uid:\t64123\t64123\t64123\t64123"), "%s", text);
+    snprintf(path, sizeof(path), "/proc/%d/root/etc", g_gofer);
+    cr_expect_neq(access(path, F_OK), 0, "the root is empty");
+}
+
+Test(gofer_real_public, ends_when_the_cli_does)
+{
+    cr_assert_eq(exists("/hello"), 0);
+    shutdown(g_start_sock, SHUT_RDWR);
+    int status;
+    siginfo_t info;
+    cr_assert_eq(waitid(P_PID, (id_t)g_gofer, &info, WEXITED | WNOWAIT), 0);
+    status = info.si_status;
+    cr_assert_eq(status, 0);
+    cr_assert_eq(exists("/a/b"), -EIO);
+    cr_assert(g_is_dead);
+}
