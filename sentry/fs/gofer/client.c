@@ -41,6 +41,7 @@ struct gofer_client {
     uint8_t *copies;                /* owned: PRIVATE_SIZE for each slot, its caller's alone */
     void (*dead)(void *arg);
     void *dead_arg;
+    gofer_answer_fn answer; /* GOFER_BY_FUNCTION, with dead_arg */
     atomic_bool is_dead;
     _Atomic uint64_t calls;
     struct fmutex call_lock; /* channel transport: one call at a time */
@@ -108,26 +109,55 @@ static int make_nonblocking(int hfd)
     return flags < 0 ? (int)flags : (int)host_call3(SYS_fcntl, hfd, F_SETFL, flags | O_NONBLOCK);
 }
 
-int gofer_client_new(int channel, enum gofer_transport transport, void (*dead)(void *arg), void *arg,
-                     struct gofer_client **ret)
+static struct gofer_client *make(int channel, enum gofer_transport transport)
 {
     struct gofer_client *c = calloc(1, sizeof(*c));
-    if (!c) {
-        host_close(channel);
-        return -ENOMEM;
+    if (!c)
+        return NULL;
+    c->copies = calloc(GOFER_SLOTS, PRIVATE_SIZE); /* untouched pages cost nothing */
+    if (!c->copies) {
+        free(c);
+        return NULL;
     }
     c->transport = transport;
     c->channel = channel;
-    c->dead = dead;
-    c->dead_arg = arg;
     fmutex_init(&c->call_lock);
     lock_init(&c->slot_lock);
     lock_init(&c->fd_lock);
     wait_queue_init(&c->slot_free);
     for (size_t i = 0; i < GOFER_SLOTS; i++)
         c->pending[i].hfd = -1;
-    c->copies = calloc(GOFER_SLOTS, PRIVATE_SIZE); /* untouched pages cost nothing */
-    int error = c->copies ? receive_hello(c) : -ENOMEM;
+    return c;
+}
+
+int gofer_client_new_by_function(gofer_answer_fn answer, void *arg, struct gofer_client **ret)
+{
+    struct gofer_client *c = make(-1, GOFER_BY_FUNCTION);
+    if (!c)
+        return -ENOMEM;
+    c->answer = answer;
+    c->dead_arg = arg;
+    long at = host_call6(SYS_mmap, 0, GOFER_RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at < 0 && at > -4096) {
+        gofer_client_free(c);
+        return (int)at;
+    }
+    c->ring = (uint8_t *)at;
+    *ret = c;
+    return 0;
+}
+
+int gofer_client_new(int channel, enum gofer_transport transport, void (*dead)(void *arg), void *arg,
+                     struct gofer_client **ret)
+{
+    struct gofer_client *c = make(channel, transport);
+    if (!c) {
+        host_close(channel);
+        return -ENOMEM;
+    }
+    c->dead = dead;
+    c->dead_arg = arg;
+    int error = receive_hello(c);
     if (!error && transport == GOFER_BY_NOTIFICATION)
         error = make_nonblocking(channel);
     if (error) {
@@ -302,6 +332,19 @@ static int64_t call_by_channel(struct gofer_client *c, struct gofer_rpc *rpc, ui
     return note.result;
 }
 
+static int64_t call(struct gofer_client *c, struct gofer_rpc *rpc, uint32_t seq)
+{
+    switch (c->transport) {
+    case GOFER_BY_NOTIFICATION:
+        return call_by_notification(c, rpc, seq);
+    case GOFER_BY_CHANNEL:
+        return call_by_channel(c, rpc, seq);
+    case GOFER_BY_FUNCTION:
+        return c->answer(c->dead_arg, c->ring + (size_t)rpc->slot * GOFER_SLOT_SIZE, &rpc->hfd);
+    }
+    return -EIO;
+}
+
 /* Makes the call whose fields are in the slot, and copies the reply out of it. Its size or -errno. */
 static int64_t exchange(struct gofer_rpc *rpc, uint32_t kind, struct gofer_writer *w)
 {
@@ -316,11 +359,11 @@ static int64_t exchange(struct gofer_rpc *rpc, uint32_t kind, struct gofer_write
     size_t size = (size_t)(w->next - (shared + GOFER_REQUEST_HEADER));
     gofer_put_header(shared, &(struct gofer_header){.kind = kind, .seq = seq, .size = (uint32_t)size});
 
-    if (rpc->may_block || c->transport == GOFER_BY_CHANNEL)
+    bool may_block = rpc->may_block || c->transport == GOFER_BY_CHANNEL;
+    if (may_block)
         sched_blocking_begin();
-    int64_t result = c->transport == GOFER_BY_NOTIFICATION ? call_by_notification(c, rpc, seq)
-                                                           : call_by_channel(c, rpc, seq);
-    if (rpc->may_block || c->transport == GOFER_BY_CHANNEL)
+    int64_t result = call(c, rpc, seq);
+    if (may_block)
         sched_blocking_end();
     if (result < 0)
         return result >= -ERRNO_MAX ? result : -EIO;

@@ -21,6 +21,7 @@ struct gofer_client;
 enum gofer_transport {
     GOFER_BY_NOTIFICATION, /* the sentry's filter notifies GOFER_CALL_NR, and the gofer has the listener */
     GOFER_BY_CHANNEL,      /* kernels without notifications; tests */
+    GOFER_BY_FUNCTION,     /* fuzzing: a function of this process answers */
 };
 
 /* Receives the gofer's HELLO over `channel` (becomes the client's, also on failure), checks and maps the
@@ -28,6 +29,10 @@ enum gofer_transport {
  * gone or broke the protocol; it may not sleep; NULL = nobody cares. */
 MUST_CHECK int gofer_client_new(int channel, enum gofer_transport transport, void (*dead)(void *arg),
                                 void *arg, struct gofer_client **ret);
+/* Fuzzing: `answer` looks at the slot's shared memory and returns the result as a gofer would, with a
+ * descriptor in *ret_hfd if it says so. */
+typedef int64_t (*gofer_answer_fn)(void *arg, uint8_t *shared_slot, int *ret_hfd);
+MUST_CHECK int gofer_client_new_by_function(gofer_answer_fn answer, void *arg, struct gofer_client **ret);
 /* No call may be under way. NULL is fine. */
 void gofer_client_free(struct gofer_client *client);
 uint64_t gofer_client_calls(const struct gofer_client *client); /* made so far; racy */
