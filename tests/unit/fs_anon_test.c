@@ -600,3 +600,55 @@ Test(socketpair, blocks_senders_until_there_is_room)
 {
     run(blocking_reader);
 }
+
+/* ---- splice ---------------------------------------------------------------------------------------- */
+
+static char g_sunk[64];
+static size_t g_sunk_size, g_sink_room;
+
+static ssize_t small_sink(void *arg, struct io *io)
+{
+    (void)arg;
+    size_t size = io->remaining < g_sink_room ? io->remaining : g_sink_room;
+    ssize_t n = io_get(io, g_sunk + g_sunk_size, size);
+    g_sunk_size += (size_t)n;
+    g_sink_room -= (size_t)n;
+    return n;
+}
+
+static void splices(void)
+{
+    struct file *other_read, *other_write;
+    char buffer[64] = "";
+    struct io io;
+    cr_assert_eq(pipe_new(g_creds, O_NONBLOCK, &g_read, &g_write), 0);
+    cr_assert_eq(pipe_new(g_creds, O_NONBLOCK, &other_read, &other_write), 0);
+    cr_assert_eq(pipe_splice(g_read, other_write, 10, true), -EAGAIN);
+    cr_assert_eq(pipe_splice(g_read, g_write, 10, true), -EINVAL);
+    cr_assert_eq(pipe_splice(g_write, other_write, 10, true), -EBADF);
+    cr_assert_eq(put(g_write, "0123456789", 10), 10);
+    cr_assert_eq(pipe_tee(g_read, other_write, 4, true), 4);
+    cr_assert_eq(pipe_splice(g_read, other_write, 3, true), 3);
+    cr_assert_eq(take(other_read, buffer, 64), 7);
+    cr_assert_eq(memcmp(buffer, "0123012", 7), 0);
+    /* A sink that takes less than it is offered: the rest stays, at the front. */
+    cr_assert_eq(put(g_write, "abc", 3), 3);
+    g_sink_room = 4;
+    cr_assert_eq(pipe_drain(g_read, 100, true, small_sink, NULL), 4);
+    cr_assert_eq(memcmp(g_sunk, "3456", 4), 0);
+    cr_assert_eq(take(g_read, buffer, 64), 6);
+    cr_assert_eq(memcmp(buffer, "789abc", 6), 0);
+    cr_assert_eq(pipe_wait_room(g_write, true), 65536);
+    io_init_kernel(&io, buffer, 5);
+    cr_assert_eq(pipe_fill(g_write, &io, true), 5);
+    file_put(other_read);
+    cr_assert_eq(pipe_splice(g_read, other_write, 10, true), -EPIPE);
+    file_put(other_write);
+    file_put(g_read);
+    file_put(g_write);
+}
+
+Test(splice, moves_between_pipes_and_keeps_what_was_not_taken)
+{
+    run(splices);
+}

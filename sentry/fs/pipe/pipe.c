@@ -6,43 +6,16 @@
  *
  * Locks: pipe->mutex → wait queues. g_pipes.lock (short) protects inode->pipe and pipe->files.
  */
-#include "sentry/fs/pipe/pipe.h"
+#include "sentry/fs/pipe/pipe_internal.h"
 
-#include "base/compiler.h"
-#include "sentry/mm/uaccess.h"
-#include "sentry/sched/wait_queue.h"
 #include "sentry/task/restart.h"
-#include "sentry/vfs/vfs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 
 #define PIPEFS_MAGIC 0x50495045
-#define READABLE     ((uint32_t)(EPOLLIN | EPOLLRDNORM))
-#define WRITABLE     ((uint32_t)(EPOLLOUT | EPOLLWRNORM))
-
-struct pipe_slot {
-    uint8_t *page; /* owned */
-    uint32_t offset, size;
-    bool is_packet; /* a read takes it whole and nothing else */
-};
-
-struct pipe {
-    struct fmutex mutex;
-    /* Written under mutex; the atomic ones are read without it by poll and by those who wait. */
-    struct pipe_slot *slots; /* owned; a ring */
-    unsigned first;
-    _Atomic unsigned slot_count, used;
-    _Atomic unsigned readers, writers;
-    _Atomic unsigned reader_opens, writer_opens; /* ever: what an open of the other end waits for */
-    uint8_t *spare_page;                         /* owned, may be NULL */
-    struct wait_queue read_wait, write_wait;     /* of who waits to read, to write */
-    unsigned files;                              /* g_pipes.lock */
-};
 
 void (*g_broken_pipe_hook)(void);
 
@@ -55,19 +28,19 @@ static struct {
 
 /* ---- the ring ----------------------------------------------------------------------------------- */
 
-static struct pipe_slot *slot_at(struct pipe *p, unsigned n)
+struct pipe_slot *pipe_slot_at(struct pipe *p, unsigned n)
 {
     return &p->slots[(p->first + n) % p->slot_count];
 }
 
-static uint8_t *page_new(struct pipe *p)
+uint8_t *pipe_page_new(struct pipe *p)
 {
     uint8_t *page = p->spare_page;
     p->spare_page = NULL;
     return page ? page : malloc(PAGE_SIZE);
 }
 
-static void page_free(struct pipe *p, uint8_t *page)
+void pipe_page_free(struct pipe *p, uint8_t *page)
 {
     if (p->spare_page)
         free(page);
@@ -75,10 +48,11 @@ static void page_free(struct pipe *p, uint8_t *page)
         p->spare_page = page;
 }
 
-static void drop_first(struct pipe *p)
+void pipe_drop_first(struct pipe *p)
 {
-    struct pipe_slot *s = slot_at(p, 0);
-    page_free(p, s->page);
+    struct pipe_slot *s = pipe_slot_at(p, 0);
+    if (s->page)
+        pipe_page_free(p, s->page);
     s->page = NULL;
     p->first = (p->first + 1) % p->slot_count;
     p->used--;
@@ -106,7 +80,7 @@ static void pipe_free(struct pipe *p)
     if (!p)
         return;
     while (p->used)
-        drop_first(p);
+        pipe_drop_first(p);
     free(p->spare_page);
     free(p->slots);
     fmutex_fini(&p->mutex);
@@ -123,12 +97,28 @@ static bool may_read(void *arg)
     return p->used || !p->writers;
 }
 
+static int wait_until(struct wait_queue *q, bool (*condition)(void *arg), struct pipe *p, bool non_block)
+{
+    if (condition(p))
+        return 0;
+    if (non_block)
+        return -EAGAIN;
+    if (wait_queue_sleep(q, condition, p, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE) < 0)
+        return -ERESTARTSYS;
+    return 0;
+}
+
+int pipe_wait_readable(struct pipe *p, bool non_block)
+{
+    return wait_until(&p->read_wait, may_read, p, non_block);
+}
+
 /* Moves what is there, under the mutex. Bytes, or -EFAULT if none could be moved. */
 static ssize_t take_bytes(struct pipe *p, struct io *io)
 {
     ssize_t done = 0;
     while (p->used && io->remaining) {
-        struct pipe_slot *s = slot_at(p, 0);
+        struct pipe_slot *s = pipe_slot_at(p, 0);
         size_t want = s->size < io->remaining ? s->size : io->remaining;
         ssize_t moved = io_put(io, s->page + s->offset, want);
         if (moved < 0)
@@ -138,7 +128,7 @@ static ssize_t take_bytes(struct pipe *p, struct io *io)
         s->size -= (uint32_t)moved;
         bool is_packet = s->is_packet;
         if (s->size == 0 || is_packet)
-            drop_first(p);
+            pipe_drop_first(p);
         if (is_packet || (size_t)moved < want)
             break;
     }
@@ -163,10 +153,9 @@ static ssize_t pipe_read(struct file *f, struct io *io, int64_t *pos)
         }
         if (!has_writers)
             return 0;
-        if (f->flags & O_NONBLOCK)
-            return -EAGAIN;
-        if (wait_queue_sleep(&p->read_wait, may_read, p, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE) < 0)
-            return -ERESTARTSYS;
+        int r = pipe_wait_readable(p, f->flags & O_NONBLOCK);
+        if (r < 0)
+            return r;
     }
 }
 
@@ -178,13 +167,18 @@ static bool may_write(void *arg)
     return p->used < p->slot_count || !p->readers;
 }
 
+int pipe_wait_writable(struct pipe *p, bool non_block)
+{
+    return wait_until(&p->write_wait, may_write, p, non_block);
+}
+
 /* A small rest of the write goes into the last page if it fits as a whole. */
 static ssize_t merge_bytes(struct pipe *p, struct io *io)
 {
     size_t rest = io->remaining & (PAGE_SIZE - 1);
     if (!rest || !p->used)
         return 0;
-    struct pipe_slot *s = slot_at(p, p->used - 1);
+    struct pipe_slot *s = pipe_slot_at(p, p->used - 1);
     if (s->is_packet || s->offset + s->size + rest > PAGE_SIZE)
         return 0;
     ssize_t moved = io_get(io, s->page + s->offset + s->size, rest);
@@ -195,22 +189,21 @@ static ssize_t merge_bytes(struct pipe *p, struct io *io)
 
 static ssize_t add_slot(struct pipe *p, struct io *io, bool is_packet)
 {
-    uint8_t *page = page_new(p);
+    uint8_t *page = pipe_page_new(p);
     if (!page)
         return -ENOMEM;
     size_t want = io->remaining < PAGE_SIZE ? io->remaining : PAGE_SIZE;
     ssize_t moved = io_get(io, page, want);
     if (moved <= 0) {
-        page_free(p, page);
+        pipe_page_free(p, page);
         return moved < 0 ? moved : -EFAULT;
     }
-    *slot_at(p, p->used) = (struct pipe_slot){.page = page, .size = (uint32_t)moved, .is_packet = is_packet};
+    *pipe_slot_at(p, p->used) = (struct pipe_slot){.page = page, .size = (uint32_t)moved, .is_packet = is_packet};
     p->used++;
     return moved;
 }
 
-/* Puts in what there is room for, under the mutex. -EAGAIN: the rest has to wait. 0: done. */
-static int put_bytes(struct pipe *p, struct io *io, bool is_packet, ssize_t *done)
+int pipe_put_bytes(struct pipe *p, struct io *io, bool is_packet, ssize_t *done)
 {
     ssize_t moved = is_packet || *done ? 0 : merge_bytes(p, io);
     if (moved < 0)
@@ -229,7 +222,7 @@ static int put_bytes(struct pipe *p, struct io *io, bool is_packet, ssize_t *don
     return 0;
 }
 
-static ssize_t broken_pipe(ssize_t done)
+ssize_t pipe_broken(ssize_t done)
 {
     if (g_broken_pipe_hook)
         g_broken_pipe_hook();
@@ -245,29 +238,29 @@ static ssize_t pipe_write(struct file *f, struct io *io, int64_t *pos)
         return 0;
     for (;;) {
         fmutex_lock(&p->mutex);
-        int r = p->readers ? put_bytes(p, io, f->flags & O_DIRECT, &done) : -EPIPE;
+        int r = p->readers ? pipe_put_bytes(p, io, f->flags & O_DIRECT, &done) : -EPIPE;
         fmutex_unlock(&p->mutex);
         if (done)
             wait_queue_wake(&p->read_wait, READABLE);
         if (r == 0)
             return done;
         if (r == -EPIPE)
-            return broken_pipe(done);
-        if (r != -EAGAIN || f->flags & O_NONBLOCK)
+            return pipe_broken(done);
+        if (r == -EAGAIN)
+            r = pipe_wait_writable(p, f->flags & O_NONBLOCK);
+        if (r < 0)
             return done ? done : r;
-        if (wait_queue_sleep(&p->write_wait, may_write, p, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE) < 0)
-            return done ? done : -ERESTARTSYS;
     }
 }
 
 /* ---- the rest of the file ------------------------------------------------------------------------ */
 
-static bool is_reader(const struct file *f)
+bool pipe_is_reader(const struct file *f)
 {
     return (f->flags & O_ACCMODE) != O_WRONLY;
 }
 
-static bool is_writer(const struct file *f)
+bool pipe_is_writer(const struct file *f)
 {
     return (f->flags & O_ACCMODE) != O_RDONLY;
 }
@@ -278,14 +271,14 @@ static uint32_t pipe_poll(struct file *f, struct poll_table *table)
 {
     struct pipe *p = f->private_data;
     uint32_t events = 0;
-    if (is_reader(f)) {
+    if (pipe_is_reader(f)) {
         poll_wait(table, &p->read_wait);
         if (p->used)
             events |= READABLE;
         if (!p->writers && f->ra_pos != p->writer_opens)
             events |= EPOLLHUP;
     }
-    if (is_writer(f)) {
+    if (pipe_is_writer(f)) {
         poll_wait(table, &p->write_wait);
         if (p->used < p->slot_count)
             events |= WRITABLE;
@@ -303,7 +296,7 @@ static int64_t pipe_ioctl(struct file *f, struct mm *mm, uint32_t cmd, uint64_t 
     int32_t count = 0;
     fmutex_lock(&p->mutex);
     for (unsigned i = 0; i < p->used; i++)
-        count += (int32_t)slot_at(p, i)->size;
+        count += (int32_t)pipe_slot_at(p, i)->size;
     fmutex_unlock(&p->mutex);
     return copy_out_obj(mm, GUEST_ADDR(arg), &count);
 }
@@ -328,9 +321,9 @@ static void pipe_detach(struct inode *inode, struct pipe *p)
 static void close_ends(struct file *f, struct pipe *p)
 {
     fmutex_lock(&p->mutex);
-    if (is_reader(f))
+    if (pipe_is_reader(f))
         p->readers--;
-    if (is_writer(f))
+    if (pipe_is_writer(f))
         p->writers--;
     bool has_lost_an_end = !p->readers || !p->writers;
     fmutex_unlock(&p->mutex);
@@ -386,11 +379,11 @@ static int pipe_attach(struct inode *inode, struct pipe **ret)
 static void open_ends(struct file *f, struct pipe *p)
 {
     fmutex_lock(&p->mutex);
-    if (is_reader(f)) {
+    if (pipe_is_reader(f)) {
         p->readers++;
         p->reader_opens++;
     }
-    if (is_writer(f)) {
+    if (pipe_is_writer(f)) {
         p->writers++;
         p->writer_opens++;
     }
@@ -411,9 +404,9 @@ static bool partner_has_come(void *arg)
 
 static int wait_for_partner(struct pipe *p, const struct file *f, struct partner *partner)
 {
-    if (is_reader(f) ? p->writers : p->readers)
+    if (pipe_is_reader(f) ? p->writers : p->readers)
         return 0;
-    struct wait_queue *q = is_reader(f) ? &p->read_wait : &p->write_wait;
+    struct wait_queue *q = pipe_is_reader(f) ? &p->read_wait : &p->write_wait;
     if (wait_queue_sleep(q, partner_has_come, partner, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE) < 0)
         return -ERESTARTSYS;
     return 0;
@@ -422,14 +415,14 @@ static int wait_for_partner(struct pipe *p, const struct file *f, struct partner
 static int open_fifo_end(struct file *f, struct pipe *p)
 {
     bool non_block = f->flags & O_NONBLOCK;
-    if (!is_reader(f) && non_block && !p->readers)
+    if (!pipe_is_reader(f) && non_block && !p->readers)
         return -ENXIO;
-    if (is_reader(f) && !is_writer(f) && non_block && !p->writers)
+    if (pipe_is_reader(f) && !pipe_is_writer(f) && non_block && !p->writers)
         f->ra_pos = p->writer_opens;
-    struct partner partner = {.opens = is_reader(f) ? &p->writer_opens : &p->reader_opens};
+    struct partner partner = {.opens = pipe_is_reader(f) ? &p->writer_opens : &p->reader_opens};
     partner.seen = *partner.opens;
     open_ends(f, p);
-    if (non_block || (is_reader(f) && is_writer(f)))
+    if (non_block || (pipe_is_reader(f) && pipe_is_writer(f)))
         return 0;
     int r = wait_for_partner(p, f, &partner);
     if (r < 0)
@@ -522,7 +515,7 @@ int pipe_new(const struct creds *creds, uint32_t flags, struct file **ret_read, 
     return r;
 }
 
-/* ---- size and tee ------------------------------------------------------------------------------- */
+/* ---- size ------------------------------------------------------------------------------- */
 
 int64_t pipe_get_size(struct file *f)
 {
@@ -532,7 +525,7 @@ int64_t pipe_get_size(struct file *f)
     return (int64_t)p->slot_count * (int64_t)PAGE_SIZE;
 }
 
-static int64_t resize_locked(struct pipe *p, unsigned count)
+int64_t pipe_resize_locked(struct pipe *p, unsigned count)
 {
     if (p->used > count)
         return -EBUSY;
@@ -540,7 +533,7 @@ static int64_t resize_locked(struct pipe *p, unsigned count)
     if (!slots)
         return -ENOMEM;
     for (unsigned i = 0; i < p->used; i++)
-        slots[i] = *slot_at(p, i);
+        slots[i] = *pipe_slot_at(p, i);
     free(p->slots);
     p->slots = slots;
     p->first = 0;
@@ -552,6 +545,8 @@ int64_t pipe_set_size(struct file *f, uint64_t size)
 {
     if (!file_is_pipe(f))
         return -EBADF;
+    if (size > INT32_MAX)
+        return -EINVAL;
     if (size > PIPE_SIZE_MAX)
         return -EPERM;
     unsigned count = 1;
@@ -559,63 +554,9 @@ int64_t pipe_set_size(struct file *f, uint64_t size)
         count *= 2;
     struct pipe *p = f->private_data;
     fmutex_lock(&p->mutex);
-    int64_t r = resize_locked(p, count);
+    int64_t r = pipe_resize_locked(p, count);
     fmutex_unlock(&p->mutex);
     if (r > 0)
         wait_queue_wake(&p->write_wait, WRITABLE);
     return r;
-}
-
-/* Under both mutexes. */
-static ssize_t copy_slots(struct pipe *in, struct pipe *out, uint64_t size)
-{
-    ssize_t done = 0;
-    for (unsigned i = 0; i < in->used && size && out->used < out->slot_count; i++) {
-        const struct pipe_slot *from = slot_at(in, i);
-        uint8_t *page = page_new(out);
-        if (!page)
-            return done ? done : -ENOMEM;
-        uint32_t count = from->size < size ? from->size : (uint32_t)size;
-        memcpy(page, from->page + from->offset, count);
-        *slot_at(out, out->used) =
-            (struct pipe_slot){.page = page, .size = count, .is_packet = from->is_packet};
-        out->used++;
-        size -= count;
-        done += count;
-    }
-    return done;
-}
-
-ssize_t pipe_tee(struct file *in_file, struct file *out_file, uint64_t size, bool non_block)
-{
-    if (!file_is_pipe(in_file) || !file_is_pipe(out_file) || in_file->private_data == out_file->private_data)
-        return -EINVAL;
-    if (!is_reader(in_file) || !is_writer(out_file))
-        return -EBADF;
-    struct pipe *in = in_file->private_data;
-    struct pipe *out = out_file->private_data;
-    struct pipe *low = (uintptr_t)in < (uintptr_t)out ? in : out;
-    struct pipe *high = low == in ? out : in;
-    for (;;) {
-        fmutex_lock(&low->mutex);
-        fmutex_lock(&high->mutex);
-        bool is_broken = !out->readers;
-        bool is_empty = !in->used;
-        bool is_ended = is_empty && !in->writers;
-        ssize_t done = is_broken ? 0 : copy_slots(in, out, size);
-        fmutex_unlock(&high->mutex);
-        fmutex_unlock(&low->mutex);
-        if (is_broken)
-            return broken_pipe(0);
-        if (done > 0)
-            wait_queue_wake(&out->read_wait, READABLE);
-        if (done || is_ended)
-            return done;
-        if (non_block)
-            return -EAGAIN;
-        int r = is_empty ? wait_queue_sleep(&in->read_wait, may_read, in, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE)
-                         : wait_queue_sleep(&out->write_wait, may_write, out, FIBER_INTERRUPTIBLE, FIBER_NO_DEADLINE);
-        if (r < 0)
-            return -ERESTARTSYS;
-    }
 }
