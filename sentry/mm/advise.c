@@ -5,9 +5,7 @@
  */
 #include "sentry/mm/mm_private.h"
 
-#include "sentry/mm/uaccess.h"
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #ifndef MADV_COLD
@@ -239,31 +237,33 @@ int mm_msync(struct mm *mm, guest_addr addr, uint64_t size, int flags)
 /* ---- mincore ------------------------------------------------------------------------------------
  */
 
+/* Only the host knows, and its kernel writes the answer where the guest wants it. */
 int mm_mincore(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size,
                guest_addr vec)
 {
-    (void)pt;
     if ((addr.va & ~PAGE_MASK) != 0)
         return -EINVAL;
-    uint64_t end;
+    uint64_t end, vec_end;
     if (PAGE_UP(size) < size || __builtin_add_overflow(addr.va, PAGE_UP(size), &end) ||
         end > MM_TASK_SIZE)
         return -ENOMEM;
+    if (size == 0)
+        return 0;
+    if (__builtin_add_overflow(vec.va, PAGE_UP(size) / PAGE_SIZE, &vec_end) ||
+        vec.va < mm->info->min_addr.va || vec_end > mm->info->max_addr.va)
+        return -EFAULT;
+    if (addr.va < mm->info->min_addr.va || end > mm->info->max_addr.va)
+        return -ENOMEM;
+    const struct platform_order order = {.kind = PLATFORM_ORDER_MINCORE,
+                                         .addr = addr,
+                                         .size = PAGE_UP(size),
+                                         .new_addr = vec,
+                                         .hfd = -1};
     int r = mm_begin(mm);
     if (r < 0)
         return r;
-    if (size != 0 && !tree_is_covered(mm, addr.va, end))
-        r = -ENOMEM;
+    r = tree_is_covered(mm, addr.va, end) ? mm_execute(mm, pt, &order, 1, NULL) : -ENOMEM;
     mm_end(mm);
-    /* TODO: ask the host, by an order; meanwhile everything mapped counts as resident. */
-    uint8_t ones[256];
-    memset(ones, 1, sizeof(ones));
-    for (uint64_t left = PAGE_UP(size) / PAGE_SIZE; r == 0 && left != 0;) {
-        size_t some = left < sizeof(ones) ? (size_t)left : sizeof(ones);
-        r = copy_out(mm, vec, ones, some);
-        vec.va += some;
-        left -= some;
-    }
     return r;
 }
 

@@ -209,6 +209,13 @@ static int fake_apply(struct platform_space *s, const struct platform_order *o)
         return fake_remap(s, o);
     case PLATFORM_ORDER_ADVISE:
         return fake_advise(s, o);
+    case PLATFORM_ORDER_MINCORE:
+        for (size_t i = 0; i < count; i++) {
+            uint8_t resident = s->pages[first + i].bytes != NULL;
+            if (platform_write(s, GUEST_ADDR(o->new_addr.va + i), &resident, 1) != 1)
+                return -EFAULT;
+        }
+        return 0;
     default:
         return -EINVAL;
     }
