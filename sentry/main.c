@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -103,7 +104,6 @@ static void protect_from_oom(struct control_fds *fds)
 /* Capabilities, ids, dumpability: everything that needs no filter. The process has one thread. */
 static void give_up_rights(void)
 {
-    check("can't enter an empty root", confine_enter_empty_root());
     check("can't drop capabilities", confine_set_caps(0));
     check("can't confine the process", confine_process());
 }
@@ -200,6 +200,8 @@ int main(void)
     (void)mallopt(M_ARENA_MAX, 2); /* fibers move between threads: more arenas only waste memory */
     host_facts_init();
 
+    /* Landlock forbids mounts, and stubs have to be of our Landlock domain: so this order. */
+    check("can't enter an empty root", confine_enter_empty_root());
     int landlock_abi = 0;
     check("can't restrict itself by Landlock", confine_landlock(&landlock_abi));
     struct platform *p = start_platform(&config);
@@ -211,13 +213,13 @@ int main(void)
     tasks_init();
     boot_init(&config);
     start_scheduler(p);
+    struct gofer_client *client;
+    check("can't reach the gofer",
+          gofer_client_new(take_fd(&fds.gofer), GOFER_BY_NOTIFICATION, gofer_died, NULL, &client));
     int listener = install_filter(!g_sandbox.info->may_hand_off);
 
     check("can't tell the CLI", control_send(CONTROL_FD, CONTROL_READY, 0, 0, NULL, listener));
     host_close(listener);
-    struct gofer_client *client;
-    check("can't reach the gofer",
-          gofer_client_new(take_fd(&fds.gofer), GOFER_BY_NOTIFICATION, gofer_died, NULL, &client));
     drill_run(config.drill);
     check("can't listen to the CLI", session_start(&config, &fds, client));
     sched_run();

@@ -129,7 +129,7 @@ static int open_attach(struct builder *b, const struct control_mount *m, struct 
         *ret_root = lower_root;
         return 0;
     }
-    r = overlay_new(lower_sb, lower_root, ret_sb, ret_root);
+    r = overlay_new(lower_root, ret_sb, ret_root);
     inode_put(lower_root);
     superblock_put(lower_sb);
     return r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lower layers need to know of tasks: who is writing to a broken pipe, who sends a message. */
 #include "sentry/syscalls/hooks.h"
+#include "sentry/syscalls/syscalls.h"
 
 #include "sentry/fs/anon/epoll.h"
 #include "sentry/fs/anon/socket.h"
@@ -8,10 +9,11 @@
 #include "sentry/task/task.h"
 #include <signal.h>
 
-static struct task *calling_task(void)
+/* Boot and other fibers of the sentry's own have another entry. */
+struct task *calling_task(void)
 {
     struct fiber *f = fiber_current();
-    return f ? container_of(f, struct task, fiber) : NULL;
+    return f && f->entry == task_event_entry ? container_of(f, struct task, fiber) : NULL;
 }
 
 static void send_sigpipe(void)
@@ -37,6 +39,7 @@ static void fill_sender(struct linux_ucred *ret)
 
 void syscalls_init(void)
 {
+    g_sandbox.dispatch = syscall_dispatch;
     pipe_init();
     epoll_init();
     g_broken_pipe_hook = send_sigpipe;

@@ -5,7 +5,6 @@
  */
 #define LOG_MODULE "task"
 #include "base/log.h"
-#include "sentry/syscalls/syscalls.h"
 #include "sentry/task/restart.h"
 #include "sentry/task/table.h"
 #include <errno.h>
@@ -29,7 +28,7 @@ static void handle_syscall(struct task *t)
     const uint64_t args[6] = {regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9};
     t->syscall_nr = (int64_t)regs->rax;
     t->regs_replaced = false;
-    int64_t result = syscall_dispatch(t, regs->rax, args);
+    int64_t result = g_sandbox.dispatch(t, regs->rax, args);
     if (t->regs_replaced || t->exit_requested || t->pt == NULL)
         return;
     if (unlikely(result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK)) {

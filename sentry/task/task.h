@@ -175,6 +175,8 @@ struct task {
 /* ---- the sandbox -------------------------------------------------------------------------------- */
 
 struct sandbox { /* one for each sentry process; immutable after start except where said */
+    /* Serves one system call; set by the layer above (sentry/syscalls) at start. */
+    int64_t (*dispatch)(struct task *task, uint64_t nr, const uint64_t args[6]);
     struct platform *platform;
     const struct platform_info *info;
     struct mount_namespace *ns;
