@@ -16,7 +16,7 @@
 #endif
 #define MAP_ABOVE4G       0x80
 #define MAP_UNINITIALIZED 0x4000000
-#define MAP_HUGE_BITS     (0x3f << 26)
+#define MAP_HUGE_BITS     ((int)(0x3fu << 26))
 /* What MAP_SHARED_VALIDATE knows (LEGACY_MAP_MASK). */
 #define MAP_KNOWN                                                                                  \
     (MAP_SHARED | MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE |       \
