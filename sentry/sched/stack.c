@@ -24,7 +24,7 @@
 #endif
 
 #define CHUNK   16u /* slots made usable at once */
-#define HOT_MAX 64u
+#define HOT_MAX 24u
 
 static uintptr_t g_region; /* immutable after init, like the next one */
 static struct fiber_stack *g_records;

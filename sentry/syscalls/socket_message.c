@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control messages: SCM_RIGHTS and SCM_CREDENTIALS. Sizes inside a control buffer are the guest's: the buffer
- * is copied once and each size is checked against what is left of it.
+ * Control messages: SCM_RIGHTS and SCM_CREDENTIALS. The guest's buffer is copied once; cmsg_walk() checks the
+ * sizes in it.
  */
 #include "sentry/syscalls/socket_message.h"
 
 #include "base/host.h"
+#include "sentry/fs/anon/cmsg.h"
 #include "sentry/mm/uaccess.h"
 #include "sentry/task/task.h"
 #include <errno.h>
@@ -56,35 +57,21 @@ static int set_creds(struct task *task, const uint8_t *bytes, size_t size, struc
     return 0;
 }
 
-static int parse_one(struct task *task, const struct linux_cmsghdr *h, const uint8_t *bytes, size_t size,
-                     struct socket_control *c)
+struct reader {
+    struct task *task;
+    struct socket_control *control;
+};
+
+static int read_one(void *arg, const struct linux_cmsghdr *h, const uint8_t *bytes, size_t size)
 {
+    struct reader *r = arg;
     if (h->level != SOL_SOCKET)
         return 0;
     if (h->type == SCM_RIGHTS)
-        return add_files(task, bytes, size, c);
+        return add_files(r->task, bytes, size, r->control);
     if (h->type == SCM_CREDENTIALS)
-        return set_creds(task, bytes, size, c);
+        return set_creds(r->task, bytes, size, r->control);
     return -EINVAL;
-}
-
-static int parse(struct task *task, const uint8_t *buffer, size_t size, struct socket_control *c)
-{
-    size_t at = 0;
-    while (size - at >= sizeof(struct linux_cmsghdr)) {
-        struct linux_cmsghdr h;
-        memcpy(&h, buffer + at, sizeof(h));
-        if (h.size < sizeof(h) || h.size > size - at)
-            return -EINVAL;
-        int r = parse_one(task, &h, buffer + at + sizeof(h), (size_t)h.size - sizeof(h), c);
-        if (r < 0)
-            return r;
-        size_t step = LINUX_CMSG_ALIGN(h.size);
-        if (step > size - at)
-            break;
-        at += step;
-    }
-    return 0;
 }
 
 int control_read(struct task *task, guest_addr control, uint64_t size, struct socket_control *ret)
@@ -99,7 +86,8 @@ int control_read(struct task *task, guest_addr control, uint64_t size, struct so
         return -ENOMEM;
     if (copy_in(task->mm, buffer, control, size) < 0)
         return -EFAULT;
-    int r = parse(task, buffer, size, ret);
+    struct reader reader = {.task = task, .control = ret};
+    int r = cmsg_walk(buffer, size, read_one, &reader);
     if (r < 0)
         socket_control_fini(ret);
     if (r == 0 && !ret->file_count) {

@@ -7,6 +7,7 @@
 #include "abi/poll.h"
 #include "base/lock.h"
 #include "sentry/mm/uaccess.h"
+#include "sentry/syscalls/hooks.h"
 #include "sentry/syscalls/syscalls.h"
 #include "sentry/task/restart.h"
 #include "sentry/task/task.h"
@@ -29,12 +30,6 @@ struct signalfd {
     struct lock lock;
     SLIST_HEAD(, held_sighand) held; /* lock */
 };
-
-static struct task *calling_task(void)
-{
-    struct fiber *f = fiber_current();
-    return f ? container_of(f, struct task, fiber) : NULL;
-}
 
 /* False without memory. */
 static bool hold_sighand(struct signalfd *s, struct sighand *sighand)
