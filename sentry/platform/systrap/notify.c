@@ -351,6 +351,10 @@ static void handle_thread_locked(struct systrap_thread *t, const struct seccomp_
         handle_parked_locked(t, n);
         return;
     }
+    if (unlikely(t->is_held)) { /* the kernel would have to notify twice */
+        notify_violation_locked(t->space, "a call of a thread whose notification is held");
+        return;
+    }
     switch (t->state) {
     case THREAD_RUNNING:
         handle_running_locked(t, n);
