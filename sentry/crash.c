@@ -17,9 +17,11 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
+/* #syscalls rt_sigprocmask,mincore: libunwind, in a crash */
+
 #define FRAMES_MAX 48
 
-extern const char __executable_start; /* the linker's */
+extern const char __executable_start, etext; /* the linker's */
 
 static void print_backtrace(void *context)
 {
@@ -36,6 +38,20 @@ static void print_backtrace(void *context)
     }
 }
 
+/* A jump to nowhere has no unwind data, but its caller's address is on top of the stack: goes on there. */
+static void *after_bad_jump(void *context)
+{
+    ucontext_t *uc = context;
+    uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
+    uintptr_t start = (uintptr_t)&__executable_start, end = (uintptr_t)&etext;
+    if (rip >= start + 4096 && rip < end)
+        return context;
+    uintptr_t *sp = (uintptr_t *)(uintptr_t)uc->uc_mcontext.gregs[REG_RSP]; // NOLINT
+    uc->uc_mcontext.gregs[REG_RIP] = (greg_t)*sp;
+    uc->uc_mcontext.gregs[REG_RSP] += 8;
+    return context;
+}
+
 static void on_crash(int signo, siginfo_t *info, void *context)
 {
     static volatile int depth;
@@ -46,7 +62,7 @@ static void on_crash(int signo, siginfo_t *info, void *context)
         log_err("the sentry crashed: signal %d at 0x%lx, address 0x%lx", signo,
                 (unsigned long)uc->uc_mcontext.gregs[REG_RIP] - (uintptr_t)&__executable_start,
                 (unsigned long)(uintptr_t)info->si_addr);
-        print_backtrace(context);
+        print_backtrace(after_bad_jump(context));
     }
     /* pid 1 of a namespace survives default actions: so an exit, with the status of a signal.
      * #syscalls exit_group: a crash ends the sandbox */

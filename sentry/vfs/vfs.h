@@ -242,6 +242,11 @@ void path_put(struct path *p); /* clears it; fine on an empty one */
 /* Mounts `sb` on `at`. 0, -EBUSY… */
 MUST_CHECK int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblock *sb,
                          struct inode *root, uint32_t flags, const char *source);
+/* mount(2) with MS_BIND: what is at `from` appears at `at` as well. */
+MUST_CHECK int vfs_bind(struct mount_namespace *ns, const struct path *at, const struct path *from);
+/* MS_REMOUNT: new flags for the mount that `at` is the root of; -EINVAL. */
+MUST_CHECK int vfs_remount(struct mount_namespace *ns, const struct path *at, uint32_t flags);
+int vfs_sync(struct mount_namespace *ns); /* sync(2) */
 MUST_CHECK int vfs_umount(struct mount_namespace *ns, const struct path *at, int flags);
 
 /* ---- walking ------------------------------------------------------------------------------------ */
@@ -335,7 +340,7 @@ typedef bool (*dir_emit_fn)(struct dir_context *ctx, const char *name, size_t na
                             uint8_t type, int64_t next_pos);
 struct dir_context {
     dir_emit_fn emit; /* false: buffer full, stop; the entry was not taken */
-    int64_t pos;      /* in: where to go on; the emitted next_pos values lead on from there */
+    int64_t pos;      /* where to go on; iterate sets it to next_pos after each entry taken, emit doesn't */
 };
 
 /* Ops of an open file. NULL: read/write -EINVAL, lseek -ESPIPE, poll always EPOLLIN|EPOLLOUT, ioctl
