@@ -99,9 +99,11 @@ static uint32_t start_of(const struct stream *s, uint64_t index)
     return low;
 }
 
-/* Makes the stream stand at entry `index`. 1, 0 at the end of the directory, or -errno. */
-static int stand_at(struct inode *inode, struct stream *s, uint64_t index)
+/* Makes the stream stand at entry *index, or at the next one if the directory shrank meanwhile: *index says
+ * so. 1, 0 at the end of the directory, or -errno. */
+static int stand_at(struct inode *inode, struct stream *s, uint64_t *ret_index)
 {
+    uint64_t index = *ret_index;
     uint32_t which = start_of(s, index);
     for (;;) {
         if (!s->batch || s->current != which) {
@@ -110,6 +112,8 @@ static int stand_at(struct inode *inode, struct stream *s, uint64_t index)
                 return error;
         }
         uint64_t first = s->starts[which].index;
+        if (index < first)
+            index = first;
         if (index < first + s->batch->count)
             break;
         if (s->batch->is_end)
@@ -130,6 +134,7 @@ static int stand_at(struct inode *inode, struct stream *s, uint64_t index)
         batch_entry(s->batch, &s->offset, &skipped);
         s->index++;
     }
+    *ret_index = index;
     return 1;
 }
 
@@ -143,9 +148,11 @@ static int iterate(struct file *f, struct dir_context *ctx)
         s->count = 1;
     }
     for (;;) {
-        int r = stand_at(f->inode, s, (uint64_t)ctx->pos - 2);
+        uint64_t index = (uint64_t)ctx->pos - 2;
+        int r = stand_at(f->inode, s, &index);
         if (r <= 0)
             return r;
+        ctx->pos = (int64_t)index + 2;
         struct gofer_entry entry;
         uint32_t next = s->offset;
         batch_entry(s->batch, &next, &entry);

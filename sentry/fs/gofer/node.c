@@ -170,6 +170,14 @@ void node_forget(struct gofer_fs *fs, struct node *node)
     lock_release(&fs->lock);
 }
 
+/* Is `node` the place of `below` or above it? Ends, for circles are never made. fs->lock held. */
+static bool is_above_locked(const struct node *node, const struct inode *below)
+{
+    while (below && node_of(below) != node)
+        below = node_of(below)->parent;
+    return below != NULL;
+}
+
 void node_set_place(struct gofer_fs *fs, struct node *node, struct inode *parent, const char *name)
 {
     char *copy = parent ? strdup(name) : NULL;
@@ -180,8 +188,13 @@ void node_set_place(struct gofer_fs *fs, struct node *node, struct inode *parent
     lock_acquire(&fs->lock);
     struct inode *old_parent = node->parent;
     char *old_name = node->name;
-    node->parent = parent;
-    node->name = copy;
+    if (parent && is_above_locked(node, parent)) { /* no host has such a tree: the gofer makes it up */
+        old_parent = parent;
+        old_name = copy;
+    } else {
+        node->parent = parent;
+        node->name = copy;
+    }
     lock_release(&fs->lock);
     free(old_name);
     inode_put(old_parent);
