@@ -9,8 +9,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     static struct world w;
     struct model_input in = {.bytes = bytes, .size = size < 1500 ? size : 1500};
     world_init(&w);
-    while (in.at < in.size)
+    for (int i = 1; in.at < in.size; i++) {
         world_step(&w, &in);
+        if (i % 16 == 0)
+            world_check(&w);
+    }
+    world_check(&w);
     world_fini(&w);
     return 0;
 }

@@ -610,10 +610,16 @@ static void check_objects(const struct world *w)
     }
 }
 
-static void world_check(struct world *w)
+static void world_resume(struct world *w)
 {
     if (fake_resume(&w->thread) != 0)
         world_fail(w, "a queued order failed", 0, 0);
+}
+
+/* Everything page by page; slow, so the fuzz target doesn't do it after each step. */
+static void world_check(struct world *w)
+{
+    world_resume(w);
     check_host(w, w->thread.space);
     check_tree(w, w->mm);
     check_objects(w);
@@ -721,5 +727,5 @@ static void world_step(struct world *w, struct model_input *in)
     }
     if (model_take(in, 4) == 0)
         step_touch(w, in); /* a copy with an order queued */
-    world_check(w);
+    world_resume(w);
 }

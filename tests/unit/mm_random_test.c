@@ -16,8 +16,10 @@ static void run(uint64_t seed)
     static struct world w;
     struct model_input in = {.bytes = bytes, .size = sizeof(bytes)};
     world_init(&w);
-    while (in.at < in.size)
+    while (in.at < in.size) {
         world_step(&w, &in);
+        world_check(&w);
+    }
     world_fini(&w);
 }
 
