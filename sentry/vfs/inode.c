@@ -33,7 +33,8 @@ void superblock_init(struct superblock *sb, const struct superblock_ops *ops, co
     static _Atomic uint64_t next_minor = 32; /* anonymous devices have major 0 */
     sb->ops = ops;
     sb->type_name = type_name;
-    sb->dev = atomic_fetch_add_explicit(&next_minor, 1, memory_order_relaxed);
+    uint64_t minor = atomic_fetch_add_explicit(&next_minor, 1, memory_order_relaxed);
+    sb->dev = (minor & 0xff) | (minor & ~UINT64_C(0xff)) << 12; /* st_dev's encoding */
     atomic_init(&sb->refs, 1);
     sb->magic = magic;
     lock_init(&sb->inodes_lock);

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <sys/mount.h>
 
-static struct mount *mount_new(struct superblock *sb, struct inode *root, uint32_t flags,
-                               const char *source)
+/* Takes over the reference to `d`. */
+static struct mount *mount_on_dentry(struct superblock *sb, struct dentry *d, uint32_t flags,
+                                     const char *source)
 {
     static _Atomic int next_id = 20;
     struct mount *m = calloc(1, sizeof(*m));
-    struct dentry *d = dentry_new_root(root);
     char *text = strdup(source);
     if (!m || !d || !text) {
         free(m);
@@ -35,6 +35,12 @@ static struct mount *mount_new(struct superblock *sb, struct inode *root, uint32
     m->flags = flags;
     m->source = text;
     return m;
+}
+
+static struct mount *mount_new(struct superblock *sb, struct inode *root, uint32_t flags,
+                               const char *source)
+{
+    return mount_on_dentry(sb, dentry_new_root(root), flags, source);
 }
 
 void mount_put(struct mount *m)
@@ -115,10 +121,9 @@ struct mount *mount_find_locked(const struct mount_namespace *ns, const struct m
     return NULL;
 }
 
-int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblock *sb,
-              struct inode *root, uint32_t flags, const char *source)
+/* Takes over the reference to `m`, which may be NULL. */
+static int attach(struct mount_namespace *ns, const struct path *at, struct mount *m)
 {
-    struct mount *m = mount_new(sb, root, flags, source);
     if (!m)
         return -ENOMEM;
     struct path where = *at;
@@ -145,6 +150,58 @@ int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblo
     return r;
 }
 
+int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblock *sb,
+              struct inode *root, uint32_t flags, const char *source)
+{
+    return attach(ns, at, mount_new(sb, root, flags, source));
+}
+
+int vfs_bind(struct mount_namespace *ns, const struct path *at, const struct path *from)
+{
+    dentry_get(from->dentry);
+    return attach(ns, at, mount_on_dentry(from->mount->sb, from->dentry, from->mount->flags,
+                                          from->mount->source));
+}
+
+int vfs_remount(struct mount_namespace *ns, const struct path *at, uint32_t flags)
+{
+    if (at->dentry != at->mount->root)
+        return -EINVAL;
+    lock_acquire(&ns->lock);
+    at->mount->flags = flags;
+    lock_release(&ns->lock);
+    return 0;
+}
+
+/* The next mount after `id` in the list's order, a reference. */
+static struct mount *next_mount(struct mount_namespace *ns, int id)
+{
+    struct mount *best = NULL;
+    struct mount *m;
+    lock_acquire(&ns->lock);
+    TAILQ_FOREACH(m, &ns->mounts, entry)
+    {
+        if (m->id > id && (!best || m->id < best->id))
+            best = m;
+    }
+    if (best)
+        atomic_fetch_add_explicit(&best->refs, 1, memory_order_relaxed);
+    lock_release(&ns->lock);
+    return best;
+}
+
+int vfs_sync(struct mount_namespace *ns)
+{
+    int id = -1;
+    struct mount *m;
+    while ((m = next_mount(ns, id))) {
+        id = m->id;
+        if (m->sb->ops->sync)
+            (void)m->sb->ops->sync(m->sb); /* sync(2) reports nothing */
+        mount_put(m);
+    }
+    return 0;
+}
 static bool has_children(const struct mount_namespace *ns, const struct mount *m)
 {
     const struct mount *child;

@@ -82,7 +82,8 @@ static int open_checked(const struct walk_context *ctx, const struct path *p, ui
         f = NULL;
         return 0;
     }
-    int r = file_new(p, ctx->creds, kept, &no_ops, NULL, &f);
+    /* The open op sees all flags (O_NOCTTY). */
+    int r = file_new(p, ctx->creds, open_flags | O_LARGEFILE_KERNEL, &no_ops, NULL, &f);
     if (r < 0)
         return r;
     bool writes = (open_flags & O_ACCMODE) != O_RDONLY && S_ISREG(inode->mode);
@@ -110,6 +111,7 @@ static int open_checked(const struct walk_context *ctx, const struct path *p, ui
         f->ops = &no_ops; /* nothing to release */
         return r;
     }
+    atomic_store_explicit(&f->flags, kept, memory_order_relaxed);
     *ret = f;
     f = NULL;
     return 0;
