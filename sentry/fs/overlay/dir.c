@@ -43,6 +43,27 @@ static int dir_lookup(struct inode *dir, const char *name, struct inode **ret)
     return r;
 }
 
+/* A walk goes on below: the lower may fetch all of it at once. */
+static void dir_lookup_ahead(struct inode *dir, struct dentry *dentry UNUSED, const char *rest)
+{
+    struct overlay_node *node = overlay_node(dir);
+    if (!node->lower || !node->lower->ops->lookup_ahead)
+        return;
+    if (node->names.count) {
+        char name[VFS_NAME_MAX + 1];
+        size_t size = strcspn(rest, "/");
+        if (size > VFS_NAME_MAX)
+            return;
+        memcpy(name, rest, size);
+        name[size] = '\0';
+        if (name_table_find(&node->names, name))
+            return;
+    }
+    fmutex_lock(&node->lower->lock);
+    node->lower->ops->lookup_ahead(node->lower, NULL, rest);
+    fmutex_unlock(&node->lower->lock);
+}
+
 /* ---- changes ------------------------------------------------------------------------------------ */
 
 static void dir_changed(struct inode *dir)
@@ -399,6 +420,7 @@ static int dir_open(struct inode *inode, struct file *f)
 
 const struct inode_ops overlay_dir_inode_ops = {
     .lookup = dir_lookup,
+    .lookup_ahead = dir_lookup_ahead,
     .create = dir_create,
     .mkdir = dir_mkdir,
     .mknod = dir_mknod,
