@@ -173,6 +173,8 @@ int64_t sys_prlimit64(struct task *task, int pid, uint32_t resource, guest_addr 
         r = -EPERM;
     if (r == 0)
         r = change_limit(task, g, resource, sets ? &given : NULL, &old);
+    if (r == 0 && sets && resource == RLIMIT_STACK && g == task->group && given.soft < old.soft)
+        mm_stack_limit_changed(task->mm, task->pt, given.soft, platform_thread_regs(task->pt)->rsp);
     task_put(t);
     if (r == 0 && !guest_addr_is_null(old_limit) && copy_out_obj(task->mm, old_limit, &old) != 0)
         return -EFAULT;
