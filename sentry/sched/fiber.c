@@ -68,6 +68,12 @@ struct fiber *fiber_current(void)
     return s ? s->fiber : NULL;
 }
 
+bool fiber_is_parked(const struct fiber *f)
+{
+    uint32_t state = atomic_load_explicit(&f->state, memory_order_relaxed);
+    return state == FIBER_PARKED || state == FIBER_PARKING;
+}
+
 void fiber_set_epilogue(void (*epilogue)(void *arg), void *arg)
 {
     struct fiber_stack *s = stack_here();

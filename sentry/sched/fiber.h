@@ -69,6 +69,8 @@ int fiber_park(enum fiber_park_mode mode, uint64_t deadline_ns);
 /* Any host thread, under short locks too. `f` must stay allocated until it returns. No-op on a fiber
  * that is not active. */
 void fiber_wake(struct fiber *f);
+/* Is `f` asleep right now? For reports (/proc/PID/stat): it may change at once. Any host thread. */
+bool fiber_is_parked(const struct fiber *f);
 /* Lets others run first. No-op on a host thread that runs no fiber. */
 void fiber_yield(void);
 

@@ -10,6 +10,13 @@
 #include <errno.h>
 #include <signal.h>
 
+struct task *task_current(void)
+{
+    struct fiber *f = fiber_current();
+    bool is_task = f != NULL && (f->entry == task_event_entry || f->entry == task_first_entry);
+    return is_task ? container_of(f, struct task, fiber) : NULL;
+}
+
 void task_poll(void *arg, unsigned worker, bool may_block)
 {
     struct platform *p = arg;

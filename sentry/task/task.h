@@ -210,6 +210,9 @@ struct mm *task_get_mm(struct task *t);           /* ref; NULL once it exited. A
 struct fd_table *task_get_fds(struct task *t);    /* ref; NULL once it exited */
 struct creds *task_get_creds(struct task *t);     /* ref */
 struct file *group_get_exe(struct thread_group *g); /* ref or NULL */
+/* The task whose fiber is executing; NULL on the sentry's own fibers and threads. */
+struct task *task_current(void);
+uint64_t group_cpu_ns(struct thread_group *g);     /* host CPU time of the process so far */
 unsigned tasks_count(void);                        /* threads alive */
 uint64_t tasks_forks_total(void);
 extern struct lock g_tasks_lock;
