@@ -44,8 +44,8 @@ static bool grow_stack(struct mm *mm, struct platform_thread *pt, struct vma *v,
                                          .prot = v->prot,
                                          .flags = MAP_PRIVATE | (v->flags & MAP_NORESERVE),
                                          .hfd = -1};
-    const struct mm_undo undo = {.kind = UNDO_MAP, .start = start, .end = v->start};
-    if (mm_order(mm, pt, &order, &undo) < 0)
+    /* Executed: a failure becomes a signal here, while a queued one would spoil a register. */
+    if (mm_execute(mm, pt, &order, 1, NULL) < 0)
         return false;
     mm_tree_begin(mm);
     tree_extend_down(mm, v, start);
