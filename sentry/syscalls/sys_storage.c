@@ -11,7 +11,10 @@
 #include <linux/falloc.h>
 #include <sys/stat.h>
 
-/* ---- storage ------------------------------------------------------------------------------------ */
+static uint32_t access_of(const struct file *f)
+{
+    return atomic_load_explicit(&f->flags, memory_order_relaxed) & O_ACCMODE;
+}
 
 static int64_t do_fsync(struct task *task, int fd, bool data_only)
 {
