@@ -11,6 +11,7 @@
 #include "sentry/fs/gofer/client.h"
 #include "sentry/fs/gofer/gofer_fs.h"
 #include "sentry/fs/gofer/node.h"
+#include <dirent.h>
 #include <ftw.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -109,11 +110,11 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void describe_attach(bool read_only, bool public_only)
+static void describe_attach(char *path, bool read_only, bool public_only)
 {
     struct stat st;
-    cr_assert_eq(stat(g_top, &st), 0);
-    g_attach = (struct gofer_attach){.path = g_top, .dev = st.st_dev, .ino = st.st_ino,
+    cr_assert_eq(stat(path, &st), 0);
+    g_attach = (struct gofer_attach){.path = path, .dev = st.st_dev, .ino = st.st_ino,
                                      .read_only = read_only, .public_only = public_only};
 }
 
@@ -122,7 +123,7 @@ static int make_peer(bool read_only)
     int sockets[2];
     struct gofer_server *server;
     char *why;
-    describe_attach(read_only, false);
+    describe_attach(g_top, read_only, false);
     struct gofer_config config = {.as_root = geteuid() == 0, .attaches = &g_attach, .attach_count = 1};
     cr_assert_eq(gofer_server_new_flags(&config, GOFER_SERVER_PLAIN, &server, &why), 0);
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -418,6 +419,13 @@ Test(gofer_fs_read_only, refuses_changes)
     cr_expect_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/hello"), -EROFS);
 }
 
+Test(gofer_fs, no_descriptor_for_writing_outlives_its_file)
+{
+    make_file("/tool", "#!/bin/sh\nexit 3\n");
+    cr_assert_eq(chmod(host("tool"), 0755), 0);
+    cr_assert_eq(WEXITSTATUS(system(host("tool"))), 3, "the host can execute it (not ETXTBSY)");
+}
+
 /* ---- shared mode --------------------------------------------------------------------------------- */
 
 Test(gofer_fs_shared, sees_what_others_do)
@@ -549,13 +557,15 @@ static int make_listener(void)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
 }
 
-static void start_real(bool read_only, bool public_only, char **masks, size_t mask_count)
+static void start_real_on(const char *root, bool read_only, bool public_only, char **masks, size_t mask_count)
 {
     int start[2];
     int channel[2];
     char text[GOFER_TEXT_MAX + 1] = "";
+    static char path[64];
     make_tree();
-    describe_attach(read_only, public_only);
+    snprintf(path, sizeof(path), "%s", root ? root : g_top);
+    describe_attach(path, read_only, public_only);
     g_attach.one_mount = public_only;
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, start), 0);
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel), 0);
@@ -590,12 +600,12 @@ static void stop_real(void)
 
 static void setup_real(void)
 {
-    start_real(false, false, NULL, 0);
+    start_real_on(NULL, false, false, NULL, 0);
 }
 
 static void setup_real_public(void)
 {
-    start_real(true, true, NULL, 0);
+    start_real_on(NULL, true, true, NULL, 0);
 }
 
 TestSuite(gofer_real, .init = setup_real, .fini = stop_real, .timeout = 60);
@@ -651,6 +661,46 @@ Test(gofer_real_public, is_confined)
         cr_expect_not_null(strstr(text, "Uid:\t64123\t64123\t64123\t64123"), "%s", text);
     snprintf(path, sizeof(path), "/proc/%d/root/etc", g_gofer);
     cr_expect_neq(access(path, F_OK), 0, "the root is empty");
+}
+
+static void setup_host_root(void)
+{
+    static char home[] = "/home";
+    static char etc_group[] = "/etc/group";
+    char *masks[] = {home, etc_group};
+    start_real_on("/", true, true, masks, 2);
+}
+
+TestSuite(gofer_host_root, .init = setup_host_root, .fini = stop_real, .timeout = 60);
+
+/* Every name of the host's root is there; other mounts and what is masked are empty. */
+Test(gofer_host_root, shows_what_everybody_may_see)
+{
+    struct stat st;
+    struct kstat kst;
+    cr_expect_not_null(strstr(text_of("/etc/passwd"), "root:"));
+    cr_expect_eq(open_error("/etc/shadow", O_RDONLY), stat("/etc/shadow", &st) ? -ENOENT : -EACCES);
+    cr_expect_eq(open_error("/etc/group", O_RDONLY), -ENOENT);
+    const char *empty[] = {"/proc", "/home"};
+    for (size_t i = 0; i < 2; i++) {
+        struct file *f = open_ok(empty[i], O_RDONLY | O_DIRECTORY, 0);
+        cr_expect_eq(list(f, 100).count, 2, "%s", empty[i]);
+        file_put(f);
+    }
+    cr_expect_eq(exists("/proc/self"), -ENOENT);
+    cr_assert_eq(stat_of("/usr/bin/env", WALK_FOLLOW, &kst), 0);
+    cr_assert_eq(stat("/usr/bin/env", &st), 0);
+    cr_expect_eq(kst.ino, st.st_ino);
+    cr_expect_eq(kst.uid, 0, "the host's root, for an ordinary user, too");
+    struct file *f = open_ok("/", O_RDONLY | O_DIRECTORY, 0);
+    size_t shown = list(f, 1000).count;
+    file_put(f);
+    DIR *dir = opendir("/");
+    size_t there = 0;
+    while (readdir(dir))
+        there++;
+    closedir(dir);
+    cr_expect_eq(shown, there);
 }
 
 Test(gofer_real_public, ends_when_the_cli_does)

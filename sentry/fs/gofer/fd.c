@@ -166,10 +166,17 @@ void fd_put(struct inode *inode, int kind)
 {
     struct gofer_fs *fs = fs_of(inode);
     struct node *node = node_of(inode);
+    int unused = -1;
     lock_acquire(&fs->lock);
-    node->fds[kind].opens--;
+    struct donated *d = &node->fds[kind];
+    d->opens--;
+    if (d->opens == 0 && kind != FD_READ) { /* kept open, it would make the host's execve say ETXTBSY */
+        unused = d->hfd;
+        d->hfd = -1;
+    }
     set_idle_locked(fs, node);
     lock_release(&fs->lock);
+    host_close(unused);
     if (atomic_load_explicit(&inode->nlink, memory_order_relaxed) == 0)
         fd_close_idle(inode); /* the host frees its blocks with the last descriptor */
     else

@@ -227,6 +227,11 @@ int gofer_revalidate(struct inode *dir, const char *name, struct inode *inode)
 int gofer_readlink(struct inode *inode, char **ret_target)
 {
     struct gofer_fs *fs = fs_of(inode);
+    const char *known = atomic_load_explicit(&inode->link_target, memory_order_acquire);
+    if (known) { /* the walk that found it brought it along */
+        *ret_target = strdup(known);
+        return *ret_target ? 0 : -ENOMEM;
+    }
     AUTO_RPC rpc = {0};
     gofer_rpc_begin(fs->client, &rpc, fs->shared);
     struct gofer_readlink_request req = {.at_path = rpc.path[0]};
