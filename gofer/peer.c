@@ -201,6 +201,7 @@ static int serve_notification(struct gofer_peer *peer)
         error = send_note(peer, GOFER_NOTE_FD, slot, seq, result, hfd);
     if (error)
         return (int)error;
+    host_close(take_fd(&hfd)); /* before the answer: ours must not make a host file busy any longer */
     struct seccomp_notif_resp answer = {.id = call.id};
     if (result < 0)
         answer.error = (int)result;
