@@ -291,7 +291,7 @@ void file_modified(struct file *f)
         mode &= ~(uint32_t)S_ISUID;
         if (mode & S_IXGRP)
             mode &= ~(uint32_t)S_ISGID;
-        STORE_RELAXED(inode->mode, mode);
+        atomic_store_explicit(&inode->mode, mode, memory_order_relaxed);
     }
     inode_touch(inode, ATTR_MTIME | ATTR_CTIME);
 }

@@ -191,9 +191,9 @@ void inode_fill_kstat(const struct inode *inode, struct kstat *ret)
         .ino = inode->ino,
         .nlink = atomic_load_explicit(&inode->nlink, memory_order_relaxed),
         .rdev = inode->rdev,
-        .mode = LOAD_RELAXED(inode->mode),
-        .uid = LOAD_RELAXED(inode->uid),
-        .gid = LOAD_RELAXED(inode->gid),
+        .mode = atomic_load_explicit(&inode->mode, memory_order_relaxed),
+        .uid = atomic_load_explicit(&inode->uid, memory_order_relaxed),
+        .gid = atomic_load_explicit(&inode->gid, memory_order_relaxed),
         .size = size,
         .blocks = S_ISREG(inode->mode) ? PAGE_UP(size) / 512 : 0,
         .blksize = PAGE_SIZE,
@@ -207,11 +207,12 @@ void inode_fill_kstat(const struct inode *inode, struct kstat *ret)
 void inode_apply_iattr(struct inode *inode, const struct iattr *attr)
 {
     if (attr->valid & ATTR_MODE)
-        STORE_RELAXED(inode->mode, (inode->mode & S_IFMT) | (attr->mode & 07777));
+        atomic_store_explicit(&inode->mode, (inode->mode & S_IFMT) | (attr->mode & 07777),
+                              memory_order_relaxed);
     if (attr->valid & ATTR_UID)
-        STORE_RELAXED(inode->uid, attr->uid);
+        atomic_store_explicit(&inode->uid, attr->uid, memory_order_relaxed);
     if (attr->valid & ATTR_GID)
-        STORE_RELAXED(inode->gid, attr->gid);
+        atomic_store_explicit(&inode->gid, attr->gid, memory_order_relaxed);
     if (attr->valid & ATTR_ATIME)
         set_time(&inode->atime, attr->atime);
     if (attr->valid & ATTR_MTIME)

@@ -147,7 +147,7 @@ struct inode {
     _Atomic uint32_t refs;
     uint64_t ino;                    /* immutable */
     struct fmutex lock;
-    uint32_t mode, uid, gid;         /* lock, read racily by permission checks */
+    _Atomic uint32_t mode, uid, gid; /* changed under the lock, read without it */
     _Atomic uint32_t nlink;
     uint64_t rdev;
     _Atomic uint64_t size;

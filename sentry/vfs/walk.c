@@ -103,7 +103,7 @@ static int may_pass_locked(struct walk *w) REQUIRES(&g_dcache_lock)
     struct inode *dir = w->d->inode;
     if (!dir)
         return -ENOENT;
-    if (!S_ISDIR(LOAD_RELAXED(dir->mode)))
+    if (!S_ISDIR(atomic_load_explicit(&dir->mode, memory_order_relaxed)))
         return -ENOTDIR;
     if (!mode_permits(w->ctx->creds, dir, MAY_EXEC))
         return -EACCES;
@@ -374,7 +374,7 @@ static int step_into(struct walk *w, struct text_stack *stack, bool is_last) REQ
     int r = find_child(w, &child, &held);
     if (r < 0)
         return r;
-    bool is_link = child->inode && S_ISLNK(LOAD_RELAXED(child->inode->mode));
+    bool is_link = child->inode && S_ISLNK(atomic_load_explicit(&child->inode->mode, memory_order_relaxed));
     if (is_link && (!is_last || (w->flags & WALK_FOLLOW) || w->must_be_dir)) {
         r = enter_link(w, stack, child);
         if (held) {
@@ -444,10 +444,10 @@ static int check_end(const struct walk *w)
 {
     const struct inode *inode = w->d->inode;
     if (w->goal == GOAL_PARENT)
-        return !inode ? -ENOENT : S_ISDIR(LOAD_RELAXED(inode->mode)) ? 0 : -ENOTDIR;
+        return !inode ? -ENOENT : S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)) ? 0 : -ENOTDIR;
     if (!inode)
         return w->goal == GOAL_CHILD ? 0 : -ENOENT;
-    if ((w->must_be_dir || (w->flags & WALK_DIRECTORY)) && !S_ISDIR(LOAD_RELAXED(inode->mode)))
+    if ((w->must_be_dir || (w->flags & WALK_DIRECTORY)) && !S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)))
         return -ENOTDIR;
     return 0;
 }

@@ -23,8 +23,10 @@ static UNUSED void use_creds(struct creds *c)
 
 static UNUSED void fixture_mount(struct superblock *sb, struct inode *root)
 {
-    g_root = creds_new(0, 0, NULL, 0);
-    g_user = creds_new(1000, 1000, NULL, 0);
+    if (!g_root) {
+        g_root = creds_new(0, 0, NULL, 0);
+        g_user = creds_new(1000, 1000, NULL, 0);
+    }
     g_ctx.ns = mount_namespace_new(sb, root, 0, "root");
     cr_assert(g_ctx.ns);
     g_ctx.root = (struct path){g_ctx.ns->root, g_ctx.ns->root->root};

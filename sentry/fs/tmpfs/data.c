@@ -183,7 +183,7 @@ static int heap_reserve(struct inode *inode, uint64_t size)
     }
     memset(heap + d->capacity, 0, capacity - d->capacity);
     d->heap = heap;
-    d->capacity = capacity;
+    __atomic_store_n(&d->capacity, capacity, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -280,7 +280,7 @@ static int convert(struct inode *inode)
     }
     free(d->heap);
     d->heap = NULL;
-    d->capacity = 0;
+    __atomic_store_n(&d->capacity, 0, __ATOMIC_RELAXED);
     set_charge(inode, PAGE_UP(used));
     d->is_dense = PAGE_UP(used) == PAGE_UP(size);
     atomic_store_explicit(&d->hfd, hfd, memory_order_release);
@@ -392,7 +392,7 @@ int tmpfs_data_truncate(struct inode *inode, uint64_t size)
         if (size == 0) {
             free(d->heap);
             d->heap = NULL;
-            d->capacity = 0;
+            __atomic_store_n(&d->capacity, 0, __ATOMIC_RELAXED);
             set_charge(inode, 0);
         }
         atomic_store_explicit(&inode->size, size, memory_order_relaxed);
