@@ -448,6 +448,46 @@ Test(gofer_public, never_shows_what_is_masked, .fini = teardown)
     g_server = server_on(&g_attach, 1, pointers, 3);
     g_root = root_handle(g_server, 0);
     check_masked();
+    /* What comes into being later is masked by its name. */
+    struct gofer_readdir_request dir = {.at = g_root, .at_path = "not/there"};
+    struct gofer_readdir_reply dir_reply;
+    tree_mkdir(&g_tree, "not", 0755);
+    tree_mkdir(&g_tree, "not/there", 0755);
+    tree_write(&g_tree, "not/there/x", "x", 0644);
+    cr_expect_eq(do_readdir(g_server, &dir, &dir_reply), 0);
+    cr_expect_eq(dir_reply.count, 0);
+    cr_expect_eq(open_file("not/there/x", GOFER_OPEN_READ), -ENOENT);
+}
+
+static void *swap_private(void *arg)
+{
+    (void)arg;
+    int dir = open(g_tree.root, O_PATH | O_DIRECTORY);
+    while (!g_stop)
+        renameat2(dir, "hello", dir, "private", RENAME_EXCHANGE);
+    close(dir);
+    return NULL;
+}
+
+/* What is opened is what was looked at. */
+Test(gofer_public, a_file_exchanged_during_the_open_is_not_given_away, .init = setup_public, .fini = teardown)
+{
+    pthread_t thread;
+    int reached = 0;
+    pthread_create(&thread, NULL, swap_private, NULL);
+    for (int i = 0; i < 40000; i++) {
+        char bytes[8] = "";
+        int hfd = open_file("hello", GOFER_OPEN_READ);
+        if (hfd < 0)
+            continue;
+        cr_assert_eq(read(hfd, bytes, 5), 5);
+        cr_assert_str_eq(bytes, "hello");
+        close(hfd);
+        reached++;
+    }
+    g_stop = true;
+    pthread_join(thread, NULL);
+    cr_assert_gt(reached, 0);
 }
 
 /* ---- changes ------------------------------------------------------------------------------------- */
