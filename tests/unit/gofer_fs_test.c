@@ -650,6 +650,47 @@ Test(gofer_real, reads_lists_and_writes)
     cr_assert_gt(fs.blocks, 0);
 }
 
+/* Several workers at once: everybody gets the descriptor that they asked for. */
+static void *open_many(void *arg)
+{
+    struct inode *dir = arg;
+    static _Atomic int turn;
+    int me = turn++;
+    for (int i = 0; i < 1500; i++) {
+        char name[32];
+        struct inode *inode = NULL;
+        struct stat st;
+        int kind;
+        int hfd;
+        snprintf(name, sizeof(name), "file%d", (i * 7 + me * 311) % 1500);
+        if (gofer_lookup(dir, name, &inode) || !inode)
+            return "lookup";
+        if (fd_get(inode, O_RDONLY, &kind, &hfd))
+            return "open";
+        if (fstat(hfd, &st) || st.st_ino != inode->ino)
+            return "another file's descriptor";
+        fd_put(inode, kind);
+        fd_close_idle(inode);
+        inode_put(inode);
+    }
+    return NULL;
+}
+
+Test(gofer_real, serves_many_threads_at_once)
+{
+    struct path p = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/many", 0, &p), 0);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, open_many, p.dentry->inode);
+    for (int i = 0; i < 4; i++) {
+        void *what;
+        pthread_join(threads[i], &what);
+        cr_expect_null(what, "%s", what ? (char *)what : "");
+    }
+    path_put(&p);
+}
+
 Test(gofer_real_public, is_confined)
 {
     cr_assert_str_eq(text_of("/a/b/c/file"), "deep");
