@@ -85,7 +85,7 @@ static int check_vma(const struct vma *v, int advice)
     case MADV_REMOVE:
         if (v->is_locked || v->object == NULL)
             return -EINVAL;
-        return is_private || (v->max_prot & PROT_WRITE) == 0 ? -EACCES : 0;
+        return is_private || !v->is_shared_write ? -EACCES : 0;
     case MADV_WIPEONFORK:
         return v->object != NULL || !is_private ? -EINVAL : 0;
     case MADV_DOFORK:

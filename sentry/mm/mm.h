@@ -72,6 +72,7 @@ struct vma {
     uint64_t offset;     /* of `start` in the object */
     struct mappable *object; /* ref; NULL for private anonymous memory */
     bool is_stack, is_heap, is_locked, dont_fork, wipe_on_fork, dont_dump;
+    bool is_shared_write; /* shared, and writable now or once: object's shared_write() counts it */
     bool is_special;     /* vDSO and vvar: the host's, in no limit */
     char name[16];       /* "[stack]" "[heap]" "[vdso]" "[vvar]" or "" */
 };

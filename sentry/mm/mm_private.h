@@ -103,7 +103,6 @@ void tree_extend_down(struct mm *mm, struct vma *v, uint64_t start);
  */
 uint64_t tree_gap_top_down(const struct mm *mm, uint64_t size, uint64_t low, uint64_t high);
 uint64_t tree_gap_bottom_up(const struct mm *mm, uint64_t size, uint64_t low, uint64_t high);
-bool vma_is_shared_write(const struct vma *v);
 uint64_t vma_gap_top(const struct vma *v); /* start, less the guard of what grows down */
 
 /* ---- mm.c: locking and orders -------------------------------------------------------------------

@@ -120,6 +120,7 @@ static struct vma vma_of_request(const struct mm *mm, const struct request *q, u
                     .dont_dump = is_droppable};
     if (type == MAP_PRIVATE)
         v.max_prot |= PROT_READ | PROT_WRITE;
+    v.is_shared_write = type == MAP_SHARED && (q->prot & PROT_WRITE) != 0;
     return v;
 }
 

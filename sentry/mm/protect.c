@@ -39,6 +39,8 @@ static void set_prot(struct vma *v, const void *arg)
     const struct new_prot *n = arg;
     v->prot = n->prot;
     v->max_prot |= n->prot;
+    if (v->object != NULL && (v->flags & MAP_TYPE) == MAP_SHARED && (n->prot & PROT_WRITE) != 0)
+        v->is_shared_write = true;
 }
 
 static void update_tree(struct mm *mm, uint64_t start, uint64_t end, int prot)

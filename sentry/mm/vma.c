@@ -138,12 +138,6 @@ uint64_t vma_gap_top(const struct vma *v)
 /* ---- accounts -----------------------------------------------------------------------------------
  */
 
-bool vma_is_shared_write(const struct vma *v)
-{
-    return v->object != NULL && (v->flags & MAP_TYPE) != MAP_PRIVATE &&
-           (v->max_prot & PROT_WRITE) != 0;
-}
-
 static bool grows_down(const struct vma *v)
 {
     return v->is_stack || (v->flags & MAP_GROWSDOWN) != 0;
@@ -177,20 +171,19 @@ static void account(struct mm *mm, const struct vma *v, bool add)
         c->peak_total = c->total;
 }
 
+static void count_shared_write(const struct vma *v, bool add)
+{
+    /* Not the mapping's first VMA where it adds, so it isn't refused (see mappable_ops). */
+    if (v->is_shared_write && v->object->ops->shared_write != NULL)
+        (void)v->object->ops->shared_write(v->object, add);
+}
+
 static void hold_object(const struct vma *v)
 {
     if (v->object == NULL)
         return;
     v->object->ops->get(v->object);
-    /* Not the mapping's first VMA, so it isn't refused (see mappable_ops). */
-    if (vma_is_shared_write(v) && v->object->ops->shared_write != NULL)
-        (void)v->object->ops->shared_write(v->object, true);
-}
-
-static void drop_shared_write(const struct vma *v)
-{
-    if (vma_is_shared_write(v) && v->object->ops->shared_write != NULL)
-        (void)v->object->ops->shared_write(v->object, false);
+    count_shared_write(v, true);
 }
 
 /* ---- nodes --------------------------------------------------------------------------------------
@@ -279,7 +272,7 @@ static void unlink_node(struct mm *mm, struct vma *v)
 static void retire(struct mm *mm, struct vma *v)
 {
     unlink_node(mm, v);
-    drop_shared_write(v);
+    count_shared_write(v, false);
     push(&mm->dead, v);
 }
 
@@ -316,8 +309,7 @@ static bool can_join(const struct vma *a, const struct vma *b)
 {
     if (a->end != b->start || a->prot != b->prot || a->flags != b->flags || a->object != b->object)
         return false;
-    if (a->object != NULL &&
-        (b->offset != a->offset + (a->end - a->start) || a->max_prot != b->max_prot))
+    if (a->object != NULL && b->offset != a->offset + (a->end - a->start))
         return false;
     return a->is_stack == b->is_stack && a->is_locked == b->is_locked &&
            a->dont_fork == b->dont_fork && a->wipe_on_fork == b->wipe_on_fork &&
@@ -332,6 +324,11 @@ static struct vma *join_below(struct mm *mm, struct vma *v)
     if (below == NULL || !can_join(below, v))
         return v;
     uint64_t end = v->end;
+    below->max_prot &= v->max_prot; /* for more the object is asked again */
+    if (v->is_shared_write && !below->is_shared_write) {
+        below->is_shared_write = true;
+        count_shared_write(below, true);
+    }
     retire(mm, v);
     resize(mm, below, below->start, end);
     return below;
@@ -377,11 +374,10 @@ static void change_one(struct mm *mm, struct vma *v, void (*change)(struct vma *
                        const void *arg)
 {
     account(mm, v, false);
-    bool was_shared_write = vma_is_shared_write(v);
+    bool was_shared_write = v->is_shared_write;
     change(v, arg);
-    bool is_shared_write = vma_is_shared_write(v);
-    if (was_shared_write != is_shared_write && v->object->ops->shared_write != NULL)
-        (void)v->object->ops->shared_write(v->object, is_shared_write);
+    if (!was_shared_write && v->is_shared_write)
+        count_shared_write(v, true);
     account(mm, v, true);
 }
 

@@ -15,7 +15,7 @@
 #define MODEL_HUGE    512u
 
 struct model_page {
-    bool mapped, locked, dont_fork, wipe_on_fork, dont_dump;
+    bool mapped, locked, dont_fork, wipe_on_fork, dont_dump, shared_write;
     int prot, max_prot, flags; /* as struct vma */
     int object;                /* index + 1; 0: anonymous */
     uint64_t offset;           /* page in the object */
@@ -61,7 +61,7 @@ static bool model_same(const struct model_page *a, const struct model_page *b)
     return a->mapped == b->mapped && a->locked == b->locked && a->dont_fork == b->dont_fork &&
            a->wipe_on_fork == b->wipe_on_fork && a->dont_dump == b->dont_dump &&
            a->prot == b->prot && a->flags == b->flags && a->object == b->object &&
-           (a->object == 0 || (a->max_prot == b->max_prot && b->offset == a->offset + 1));
+           (a->object == 0 || b->offset == a->offset + 1);
 }
 
 static size_t model_run_end(const struct world *w, size_t page)
@@ -247,6 +247,7 @@ static void step_mmap(struct world *w, struct model_input *in)
                                 .max_prot = prot | (is_shared ? 0 : PROT_READ | PROT_WRITE),
                                 .flags = flags & (MAP_TYPE | MAP_NORESERVE | MAP_GROWSDOWN),
                                 .object = object,
+                                .shared_write = is_shared && (prot & PROT_WRITE) != 0,
                                 .offset = object != 0 ? offset + i : 0};
 }
 
@@ -283,7 +284,10 @@ static void step_mprotect(struct world *w, struct model_input *in)
                    !o->may_write)))
             wanted = -EACCES;
         else
-            p->prot = prot, p->max_prot |= prot;
+            p->prot = prot, p->max_prot |= prot,
+            p->shared_write =
+                p->shared_write ||
+                (o != NULL && (p->flags & MAP_TYPE) == MAP_SHARED && (prot & PROT_WRITE) != 0);
     }
     expect_result(w, mm_mprotect(w->mm, &w->thread, FAKE_AT(page), count * PAGE_SIZE, prot),
                   wanted);
@@ -603,15 +607,29 @@ static void check_objects(const struct world *w)
             if (!p->mapped || p->object != o)
                 continue;
             vmas++;
-            shared += (p->flags & MAP_TYPE) == MAP_SHARED && (p->max_prot & PROT_WRITE) != 0;
+            shared += p->shared_write;
         }
         if (w->objects[o - 1].refs != vmas + 1 || w->objects[o - 1].shared_writes != shared)
             world_fail(w, "references of an object", w->objects[o - 1].refs, vmas);
     }
 }
 
+/* What is joined shares the mark, and keeps it when it's split again. */
+static void spread_shared_write(struct world *w)
+{
+    for (size_t i = 0, end; i < FAKE_PAGES; i = end) {
+        bool any = false;
+        end = model_run_end(w, i);
+        for (size_t j = i; j < end; j++)
+            any = any || w->pages[j].shared_write;
+        for (size_t j = i; any && j < end; j++)
+            w->pages[j].shared_write = true;
+    }
+}
+
 static void world_resume(struct world *w)
 {
+    spread_shared_write(w);
     if (fake_resume(&w->thread) != 0)
         world_fail(w, "a queued order failed", 0, 0);
 }

@@ -136,6 +136,10 @@ Test(mm_rules, a_shared_mapping_that_becomes_writable_is_mapped_anew)
     IS(file.shared_writes, 1);
     IS(protect(101, 2, PROT_READ), 0);
     IS(last_order()->kind, PLATFORM_ORDER_PROTECT);
+    IS(pages_of(vma_at(100)), 4);
+    IS(protect(101, 2, rw), 0); /* joined with what was never writable: anew again */
+    IS(last_order()->kind, PLATFORM_ORDER_MAP_FILE);
+    IS(protect(101, 2, PROT_NONE), 0);
     IS(protect(101, 2, rw), 0);
     IS(last_order()->kind, PLATFORM_ORDER_PROTECT);
     IS(unmap(100, 4), 0);
