@@ -298,6 +298,11 @@ struct guest_regs *platform_thread_regs(struct platform_thread *t)
     return &t->regs;
 }
 
+int platform_thread_fetch(struct platform_thread *t)
+{
+    return t->ops->fetch != NULL ? t->ops->fetch(t) : 0;
+}
+
 ssize_t platform_thread_read_xstate(struct platform_thread *t, void *bytes, size_t size)
 {
     return t->ops->read_xstate(t, bytes, size);

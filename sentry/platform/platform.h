@@ -130,8 +130,13 @@ void platform_thread_set_owner(struct platform_thread *t, void *owner);
 void *platform_thread_owner(const struct platform_thread *t);
 unsigned platform_thread_worker(const struct platform_thread *t); /* its home */
 
-/* The registers of a stopped thread: the sentry's own copy, valid until resume, written back then. */
+/* The registers of a stopped thread: the sentry's own copy, valid until resume, written back then.
+ * After a SYSCALL event only rax, the six arguments and rip are sure to be there; the others may be
+ * written (all of them, or single ones), but are to be read only after platform_thread_fetch(). */
 struct guest_regs *platform_thread_regs(struct platform_thread *t);
+/* Completes the registers of a stopped thread; what the owner has changed already stays as it is. Nearly
+ * free if they are complete. Sleeps. 0, -ESRCH. */
+MUST_CHECK int platform_thread_fetch(struct platform_thread *t);
 /* Extended state of a stopped thread: reads into / writes from `bytes` (info.xstate_size at most).
  * The write is sanitised: a state that the CPU would refuse is -EINVAL. `bytes` NULL: reset to the
  * initial state (execve). */

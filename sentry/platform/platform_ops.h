@@ -33,6 +33,7 @@ struct platform_ops {
     void (*space_kill)(struct platform_space *s);
     pid_t (*space_host_pid)(const struct platform_space *s);
 
+    int (*fetch)(struct platform_thread *t); /* NULL: registers are always complete */
     ssize_t (*read_xstate)(struct platform_thread *t, void *bytes, size_t size);
     int (*write_xstate)(struct platform_thread *t, const void *bytes, size_t size);
     void (*resume)(struct platform_thread *t);

@@ -80,8 +80,14 @@ static void return_to_guest(struct task *t)
         task_exit(t, t->exit_code);
         return;
     }
-    if (atomic_load_explicit(&t->fiber.interrupted, memory_order_acquire) && !signal_deliver_pending(t))
-        return;
+    if (atomic_load_explicit(&t->fiber.interrupted, memory_order_acquire)) {
+        if (platform_thread_fetch(t->pt) != 0) { /* its process died: the resume says so */
+            platform_thread_resume(t->pt);
+            return;
+        }
+        if (!signal_deliver_pending(t))
+            return;
+    }
     if (t->signals.restore_saved_mask)
         signal_mask_restore(t);
     t->syscall_nr = -1;

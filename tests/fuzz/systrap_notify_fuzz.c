@@ -47,7 +47,9 @@ static void start(void)
         g_systrap.base.info.max_addr = GUEST_ADDR(STUB_BASE);
         if (frame_probe_xstate(&g_systrap) != 0)
             abort();
+        g_systrap.table[STUB_TABLE_TEXT_START] = STUB_CODE;
         g_systrap.table[STUB_TABLE_CALL_IP] = STUB_CODE + 0x100;
+        g_systrap.table[STUB_TABLE_TEXT_END] = STUB_CODE + 0x400;
         g_mailbox = mmap(NULL, STUB_MAILBOX_SIZE, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (g_mailbox == MAP_FAILED)
@@ -56,6 +58,7 @@ static void start(void)
     memset(&g_worker, 0, sizeof g_worker);
     g_worker.platform = &g_systrap;
     g_worker.listener = g_worker.template_pidfd = -1;
+    g_worker.killable = true;
     lock_init(&g_worker.lock);
     wait_queue_init(&g_worker.pool_waiters);
     TAILQ_INIT(&g_worker.ready);
@@ -124,7 +127,8 @@ static void notify(struct input *in, const struct systrap_thread *t)
                                   SYS_mprotect,  SYS_close,     SYS_clone, SYS_exit};
     struct seccomp_notif n = {.id = take(in, 1) + 1, .pid = (uint32_t)t->tid};
     n.data.nr = numbers[take(in, 1) % ARRAY_COUNT(numbers)];
-    n.data.instruction_pointer = g_systrap.table[STUB_TABLE_CALL_IP];
+    n.data.instruction_pointer =
+        (take(in, 1) & 3) == 0 ? 0x400000 : g_systrap.table[STUB_TABLE_CALL_IP];
     bool as_ordered = (take(in, 1) & 1) != 0 && t->call_next < t->call_count;
     if (as_ordered)
         n.data.nr = (int)t->calls[t->call_next].nr;
@@ -146,6 +150,8 @@ static void queue_something(struct input *in, struct systrap_thread *t)
 /* As thread_run_calls() does, without the sleep. */
 static void run_calls(struct input *in, struct systrap_thread *t)
 {
+    if (t->is_light || t->is_fetching)
+        return; /* it fetches first, which sleeps */
     t->call_count = 1 + (unsigned)(take(in, 1) % (SYSTRAP_CALLS_MAX - 1));
     t->call_next = 0;
     t->calls_failed = false;
@@ -172,7 +178,7 @@ static void own_stopped(struct input *in, struct systrap_thread *t)
         run_calls(in, t);
         return;
     case 4:
-        if (frame_read_xstate(&t->base, xstate, sizeof xstate) > 0 &&
+        if (!t->is_light && !t->is_fetching && frame_read_xstate(&t->base, xstate, sizeof xstate) > 0 &&
             frame_write_xstate(&t->base, xstate, sizeof xstate) != 0)
             return;
         return;

@@ -224,6 +224,101 @@ static void test_syscall(void)
     end(t, s);
 }
 
+/* What an owner does with a thread whose registers may be known in part only. */
+static void test_fetch(void)
+{
+    struct platform_space *s;
+    struct platform_thread *t = start(&s);
+    struct guest_regs *r = platform_thread_regs(t);
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    /* Fetched, and gone on with a result. */
+    r->rdi = 5;
+    struct platform_event ev = go_at(t, at_registers());
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    r->rax = 1234;
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    CHECK_EQ(r->rax, 1234);
+    CHECK_EQ(r->r15, 5);
+    ev = go(t); /* movq %xmm0, %rax; syscall */
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    CHECK_EQ(r->rax, 5);
+    /* Single registers written without a fetch: the others stay. */
+    r->r14 = 77;
+    r->rip = at_getpid();
+    ev = go(t);
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    CHECK_EQ(r->r14, 77);
+    CHECK_EQ(r->r15, 5);
+    CHECK_EQ(r->rbx, 1);
+    CHECK_EQ(r->r12, GUEST_DATA);
+    /* All of them replaced, as when a vfork's parent gets its thread back. */
+    struct guest_regs saved = *r;
+    r->rdi = 6;
+    ev = go_at(t, at_registers());
+    *r = saved;
+    r->rax = 9;
+    ev = go(t);
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    CHECK_EQ(r->rax, 60);
+    CHECK_EQ(r->rdi, 9);
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    CHECK_EQ(r->r14, 77);
+    /* The call is made again: rip back, number in rax. */
+    ev = go_at(t, at_getpid());
+    r->rip -= 2;
+    r->rax = 39;
+    ev = go(t);
+    CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    CHECK_EQ(r->rax, 39);
+    CHECK_EQ(r->rdi, 0x1111);
+    /* A kick while it waits for its answer, fetched and not. */
+    for (int i = 0; i < 2; i++) {
+        ev = go_at(t, at_getpid());
+        platform_thread_kick(t);
+        if (i == 1)
+            CHECK_EQ(platform_thread_fetch(t), 0);
+        r->rax = 70;
+        ev = go(t);
+        CHECK_EQ(ev.kind, PLATFORM_EVENT_KICK);
+        CHECK_EQ(platform_thread_fetch(t), 0);
+        CHECK_EQ(r->rax, 70);
+        while ((ev = go(t)).kind == PLATFORM_EVENT_KICK) {
+        }
+        CHECK_EQ(r->rax, 60);
+        CHECK_EQ(r->rdi, 70);
+    }
+    /* Orders of all kinds on such a thread. */
+    ev = go_at(t, at_getpid());
+    struct platform_order queued = map_anon(0x68000000, 4096, PROT_READ);
+    CHECK_EQ(platform_queue(t, &queued), 0);
+    r->rax = 71;
+    ev = go(t);
+    CHECK_EQ(r->rdi, 71);
+    char byte;
+    CHECK_EQ(platform_read(s, GUEST_ADDR(0x68000000), &byte, 1), 1);
+    platform_space_kill(s);
+    if (strcmp(g_info->name, "systrap") == 0)
+        CHECK_EQ(platform_thread_fetch(t), -ESRCH);
+    end(t, s);
+    /* Ends of such threads: a leader that parks, another that exits. */
+    struct platform_thread *other;
+    t = start(&s);
+    MUST(platform_thread_new(t, &other) == 0);
+    ev = go_at(t, at_getpid());
+    ev = go_at(other, at_getpid());
+    platform_thread_free(t);
+    t = other;
+    MUST(platform_thread_new(t, &other) == 0);
+    ev = go_at(other, at_getpid());
+    platform_thread_free(other);
+    platform_thread_regs(t)->rax = 3;
+    ev = go(t);
+    CHECK_EQ(platform_thread_regs(t)->rdi, 3);
+    end(t, s);
+}
+
 static void test_registers(void)
 {
     struct platform_space *s;
@@ -232,6 +327,8 @@ static void test_registers(void)
     r->rdi = 0x123456789abcdef0;
     struct platform_event ev = go_at(t, at_registers());
     CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
+    CHECK_EQ(platform_thread_fetch(t), 0);
+    CHECK_EQ(r->rax, 39);
     CHECK_EQ(r->rbx, 1);
     CHECK_EQ(r->rbp, 2);
     CHECK_EQ(r->r13, 3);
@@ -469,6 +566,7 @@ static void test_fs_base(void)
     struct platform_event ev = go_at(t, at_fs());
     CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
     CHECK_EQ(r->rdi, 0xabcdef);
+    CHECK_EQ(platform_thread_fetch(t), 0);
     CHECK_EQ(r->fs_base, GUEST_DATA + 64);
     end(t, s);
 }
@@ -686,9 +784,11 @@ static void test_flags_and_vdso(void)
     struct platform_event ev = go_at(t, at_flags());
     CHECK_EQ(ev.kind, PLATFORM_EVENT_SYSCALL);
     CHECK_EQ(r->rax, 1007);
+    CHECK_EQ(platform_thread_fetch(t), 0);
     CHECK((r->eflags & 0x40400) == 0x40400);
     ev = go(t);
     CHECK_EQ(r->rax, 1008);
+    CHECK_EQ(platform_thread_fetch(t), 0);
     CHECK((r->eflags & 0x40400) == 0);
     /* TF: one step, one SIGTRAP. */
     r->eflags |= 0x100;
@@ -978,7 +1078,7 @@ static void test_forged_frames(void)
     frame[6 + 18] = 0x33 | 0x2bULL << 48;
     frame[38] = ~0ULL;
     CHECK_EQ(platform_write(s, GUEST_ADDR(GUEST_DATA), frame, sizeof frame), sizeof frame);
-    for (uint64_t offset = 0x80; offset < 0xd0; offset++) {
+    for (uint64_t offset = 0x80; offset < 0x110; offset++) {
         r->rax = 15;
         r->rbx = GUEST_DATA;
         r->rsp = GUEST_DATA + 8;
@@ -1068,6 +1168,7 @@ static const struct {
 } g_tests[] = {
     {"syscall", test_syscall},
     {"registers", test_registers},
+    {"fetch", test_fetch},
     {"faults", test_faults},
     {"memory", test_memory},
     {"orders", test_orders},

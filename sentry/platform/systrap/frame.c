@@ -227,6 +227,9 @@ ssize_t frame_read_xstate(struct platform_thread *thread, void *bytes, size_t si
 {
     struct systrap_thread *t = container_of(thread, struct systrap_thread, base);
     const struct systrap *p = platform_of(t);
+    int r = thread_fetch(thread);
+    if (r != 0)
+        return r;
     const unsigned char *xstate = xstate_bytes(t);
     if (xstate == NULL)
         return -EFAULT;
@@ -239,6 +242,9 @@ int frame_write_xstate(struct platform_thread *thread, const void *bytes, size_t
 {
     struct systrap_thread *t = container_of(thread, struct systrap_thread, base);
     const struct systrap *p = platform_of(t);
+    int r = thread_fetch(thread);
+    if (r != 0)
+        return r;
     unsigned char *xstate = xstate_bytes(t);
     if (xstate == NULL)
         return -EFAULT;

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -26,6 +27,15 @@ void notify_violation_locked(struct systrap_space *s, const char *why)
     if (!s->killed)
         log_dbg("stub %d: %s", (int)s->pid, why);
     space_kill_locked(s);
+}
+
+/* Where the call was made, by the kernel's word. A guest may jump to there, so this only tells how the
+ * call is to be looked at: what comes from elsewhere is a guest's own and is never continued. */
+static bool is_from_stub(const struct worker *w, const struct seccomp_notif *n)
+{
+    const uint64_t *table = w->platform->table;
+    return n->data.instruction_pointer >= table[STUB_TABLE_TEXT_START] &&
+           n->data.instruction_pointer <= table[STUB_TABLE_TEXT_END];
 }
 
 static bool is_doorbell(const struct seccomp_notif *n)
@@ -176,10 +186,102 @@ static void stop_locked(struct systrap_thread *t, const struct seccomp_notif *n)
     worker_push_locked(t->worker, t);
 }
 
+/* A guest's own call, notified at its site. What is not known of its registers is poison. */
+static void stop_light_locked(struct systrap_thread *t, const struct seccomp_notif *n)
+{
+    if (t->call_next != t->call_count || t->space->fd_holder == t || t->atomic ||
+        !t->worker->killable) {
+        notify_violation_locked(t->space, "a guest's call instead of an order");
+        return;
+    }
+    uint64_t unknown = t->worker->platform->poison;
+    uint64_t words[sizeof(struct guest_regs) / sizeof(uint64_t)];
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++)
+        words[i] = unknown;
+    memcpy(&t->seen, words, sizeof words);
+    t->seen.rax = (uint64_t)n->data.nr;
+    t->seen.rdi = n->data.args[0];
+    t->seen.rsi = n->data.args[1];
+    t->seen.rdx = n->data.args[2];
+    t->seen.r10 = n->data.args[3];
+    t->seen.r8 = n->data.args[4];
+    t->seen.r9 = n->data.args[5];
+    t->seen.rip = n->data.instruction_pointer;
+    t->base.regs = t->seen;
+    t->is_light = true;
+    t->event = (struct platform_event){.kind = PLATFORM_EVENT_SYSCALL};
+    stop_locked(t, n);
+}
+
+/* The frame of a light thread has come: it is as of before the call. What the owner wrote since then is
+ * kept, word by word. */
+static void merge_fetched(struct systrap_thread *t)
+{
+    struct guest_regs owners = t->base.regs;
+    struct platform_event ignored;
+    frame_load(t, STUB_KICK_SIGNAL, &ignored);
+    t->base.regs.fs_base = t->host_fs;
+    t->base.regs.gs_base = t->host_gs;
+    t->base.regs.rip = t->seen.rip;
+    t->base.regs.rax = t->seen.rax;
+    uint64_t now[sizeof owners / 8], wanted[sizeof owners / 8], seen[sizeof owners / 8];
+    memcpy(now, &t->base.regs, sizeof now);
+    memcpy(wanted, &owners, sizeof wanted);
+    memcpy(seen, &t->seen, sizeof seen);
+    for (size_t i = 0; i < ARRAY_COUNT(now); i++)
+        if (wanted[i] != seen[i])
+            now[i] = wanted[i];
+    memcpy(&t->base.regs, now, sizeof now);
+}
+
+static void handle_fetched_locked(struct systrap_thread *t, const struct seccomp_notif *n)
+{
+    const __u64 *args = n->data.args;
+    if (!is_doorbell(n) || args[ARG_CODE] != STUB_KICK_SIGNAL ||
+        !frame_is_valid(t, args[ARG_FRAME])) {
+        notify_violation_locked(t->space, "no registers where they were asked for");
+        return;
+    }
+    t->frame = args[ARG_FRAME];
+    t->host_fs = args[2];
+    t->host_gs = args[3];
+    merge_fetched(t);
+    t->is_fetching = false;
+    worker_hold_locked(t, n->id);
+    if (t->is_ready) /* its event was not even handed out */
+        return;
+    switch (t->state) {
+    case THREAD_STOPPED:
+        worker_wake_waiter_locked(t->worker, t);
+        return;
+    case THREAD_RUNNING:
+        if (t->kicked) {
+            t->kicked = false;
+            t->event = (struct platform_event){.kind = PLATFORM_EVENT_KICK};
+            worker_push_locked(t->worker, t);
+            return;
+        }
+        t->pending = thread_resume_value_locked(t);
+        break;
+    case THREAD_EXITING:
+    case THREAD_PARKED:
+        break;
+    case THREAD_STARTING:
+    case THREAD_CALLS:
+        notify_violation_locked(t->space, "registers that nobody asked for");
+        return;
+    }
+    worker_send(t->worker, worker_unhold_locked(t, t->pending));
+}
+
 /* hot */
 static void handle_running_locked(struct systrap_thread *t, const struct seccomp_notif *n)
 {
     const __u64 *args = n->data.args;
+    if (!is_from_stub(t->worker, n)) {
+        stop_light_locked(t, n);
+        return;
+    }
     if (!is_doorbell(n)) {
         handle_call_locked(t, n); /* with no list nothing matches */
         return;
@@ -349,6 +451,14 @@ static void handle_thread_locked(struct systrap_thread *t, const struct seccomp_
 {
     if (unlikely(t->is_parked)) {
         handle_parked_locked(t, n);
+        return;
+    }
+    if (unlikely(t->state != THREAD_RUNNING && !is_from_stub(t->worker, n))) {
+        notify_violation_locked(t->space, "guest code of a thread that does not run");
+        return;
+    }
+    if (unlikely(t->is_fetching)) {
+        handle_fetched_locked(t, n);
         return;
     }
     if (unlikely(t->is_held)) { /* the kernel would have to notify twice */

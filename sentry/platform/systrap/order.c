@@ -10,9 +10,12 @@
 #include "base/log.h"
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+
+#define FETCH_PATIENCE_NS 10000000000ULL
 
 static struct systrap_thread *systrap_thread_of(struct platform_thread *thread)
 {
@@ -113,6 +116,35 @@ static void publish_calls(struct systrap_thread *t, uint64_t mode)
 }
 static_assert(SYSTRAP_CALLS_MAX <= STUB_CALLS_MAX, "the list fits into the header page");
 
+static bool registers_are_there(void *arg)
+{
+    struct systrap_thread *t = arg;
+    return !t->is_fetching || t->space->dead;
+}
+
+int thread_fetch(struct platform_thread *thread)
+{
+    struct systrap_thread *t = systrap_thread_of(thread);
+    struct worker *w = t->worker;
+    lock_acquire(&w->lock);
+    bool dead = t->space->killed;
+    if (t->is_light && !dead)
+        worker_fetch_locked(t);
+    bool wait = t->is_fetching && !dead;
+    t->waiter = wait ? fiber_current() : NULL;
+    lock_release(&w->lock);
+    if (!wait)
+        return dead ? -ESRCH : 0;
+    bool came = worker_sleep_until(w, registers_are_there, t, host_monotonic_ns() + FETCH_PATIENCE_NS);
+    lock_acquire(&w->lock);
+    t->waiter = NULL;
+    if (!came) /* a guest that made itself deaf to signals by a forged frame */
+        notify_violation_locked(t->space, "a thread that does not come when it is kicked");
+    dead = t->space->killed;
+    lock_release(&w->lock);
+    return dead ? -ESRCH : 0;
+}
+
 static bool calls_are_over(void *arg)
 {
     struct systrap_thread *t = arg;
@@ -122,6 +154,9 @@ static bool calls_are_over(void *arg)
 int thread_run_calls(struct systrap_thread *t)
 {
     struct worker *w = t->worker;
+    int r = thread_fetch(&t->base);
+    if (r != 0)
+        return r;
     lock_acquire(&w->lock);
     ASSERT(t->state == THREAD_STOPPED);
     if (t->space->killed) {
@@ -237,6 +272,29 @@ static void push_event_locked(struct systrap_thread *t, struct platform_event ev
     worker_push_locked(t->worker, t);
 }
 
+int64_t thread_resume_value_locked(struct systrap_thread *t)
+{
+    if (unlikely(has_queued(t))) {
+        memcpy(t->calls, t->queued, t->queued_count * sizeof t->calls[0]);
+        t->call_count = t->queued_count;
+        t->queued_count = 0;
+        publish_calls(t, STUB_MODE_RESUME);
+        (void)frame_store(t, true);
+        return STUB_REPLY_CALLS;
+    }
+    return frame_store(t, false) ? STUB_REPLY_RESUME_BASES : STUB_REPLY_RESUME;
+}
+
+static bool only_rax_changed(const struct systrap_thread *t)
+{
+    const size_t rax = offsetof(struct guest_regs, rax);
+    const size_t after = rax + sizeof t->seen.rax;
+    const char *now = (const char *)&t->base.regs;
+    const char *seen = (const char *)&t->seen;
+    return memcmp(now, seen, rax) == 0 &&
+           memcmp(now + after, seen + after, sizeof t->seen - after) == 0;
+}
+
 /* hot */
 void thread_resume(struct platform_thread *thread)
 {
@@ -257,18 +315,15 @@ void thread_resume(struct platform_thread *thread)
         wakeable_wake(&w->wake);
         return;
     }
-    int64_t value = STUB_REPLY_RESUME;
-    if (unlikely(has_queued(t))) {
-        memcpy(t->calls, t->queued, t->queued_count * sizeof t->calls[0]);
-        t->call_count = t->queued_count;
-        t->queued_count = 0;
-        publish_calls(t, STUB_MODE_RESUME);
-        (void)frame_store(t, true);
-        value = STUB_REPLY_CALLS;
-    } else if (frame_store(t, false)) {
-        value = STUB_REPLY_RESUME_BASES;
+    struct systrap_reply reply;
+    if (t->is_light && !has_queued(t) && only_rax_changed(t)) {
+        t->is_light = false;
+        reply = worker_unhold_locked(t, (int64_t)t->base.regs.rax);
+    } else if (t->is_light || t->is_fetching) {
+        reply = worker_unhold_locked(t, STUB_REPLY_RESUME); /* once its registers have come */
+    } else {
+        reply = worker_unhold_locked(t, thread_resume_value_locked(t));
     }
-    struct systrap_reply reply = worker_unhold_locked(t, value);
     lock_release(&w->lock);
     /* From here on `t` may have its next event, and be freed. */
     worker_send(w, reply);
@@ -355,8 +410,10 @@ int thread_cmpxchg32(struct platform_thread *thread, guest_addr addr, uint32_t e
                      uint32_t desired, uint32_t *ret_old)
 {
     struct systrap_thread *t = systrap_thread_of(thread);
+    int r = thread_fetch(thread);
+    if (r != 0)
+        return r;
     struct guest_regs saved = t->base.regs;
-    int r;
     do {
         r = try_cmpxchg(t, addr, expected, desired, ret_old);
     } while (r == 0);

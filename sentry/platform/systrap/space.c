@@ -240,6 +240,8 @@ static void thread_set_dead_locked(struct systrap_thread *t, int end_signal)
     case THREAD_STOPPED:
         if (t->space->is_pooled)
             pool_remove_locked(t);
+        else
+            worker_wake_waiter_locked(t->worker, t); /* who fetches its registers */
         return;
     }
 }
@@ -536,6 +538,8 @@ int space_fork(struct platform_thread *thread, struct platform_space **ret_space
     struct systrap_space *s;
     struct systrap_thread *child;
     int r = thread_flush(thread);
+    if (r == 0)
+        r = thread_fetch(thread);
     if (r != 0)
         return r;
     r = space_make(parent->worker, &s);
@@ -563,6 +567,8 @@ int thread_new(struct platform_thread *thread, struct platform_thread **ret)
     struct systrap_thread *parent = container_of(thread, struct systrap_thread, base);
     struct systrap_thread *child;
     int r = thread_flush(thread);
+    if (r == 0)
+        r = thread_fetch(thread);
     if (r != 0)
         return r;
     r = thread_make(parent->space, parent, &child);
@@ -593,10 +599,12 @@ void thread_free(struct platform_thread *thread)
         thread_destroy_locked(t);
     } else if (t->tid == s->pid) {
         t->state = THREAD_PARKED;
-        worker_forget_locked(t);
-        if (!t->is_parked) /* else it stays where it is */
-            reply = (struct systrap_reply){.id = t->notif_id, .value = STUB_REPLY_PARK};
-        t->pending = 0;
+        if (t->is_parked) { /* it stays where it is */
+            t->pending = 0;
+        } else {
+            worker_set_park_word(t, 0);
+            reply = worker_unhold_locked(t, STUB_REPLY_PARK);
+        }
     } else {
         t->state = THREAD_EXITING;
         reply = worker_unhold_locked(t, STUB_REPLY_EXIT);

@@ -52,6 +52,8 @@ static int systrap_start(struct systrap *p, const char **ret_why)
         return -ENOTSUP;
     *ret_why = "signal frames of this kernel have an unknown layout";
     int r = frame_probe_xstate(p);
+    if (host_call3(SYS_getrandom, &p->poison, sizeof p->poison, 0) != sizeof p->poison)
+        r = -EAGAIN;
     if (r == 0)
         r = wakeable_install();
     return r == 0 ? templates_start(p, ret_why) : r;
@@ -143,8 +145,9 @@ static void systrap_describe(const struct platform *platform, char *out, size_t 
     const struct worker *w = &p->workers[0];
     snprintf(out, size,
              "platform=systrap\nworkers=%u\nseccomp.sync_wake_up=%d\nseccomp.wait_killable=%d\n"
+             "calls=%s\n"
              "oom_score_adj=%s\nxstate_size=%zu\nvdso=%d\n",
-             p->worker_count, w->sync, w->killable,
+             p->worker_count, w->sync, w->killable, w->killable ? "notified" : "trapped",
              (p->findings & STUB_FOUND_OOM_SCORE) != 0 ? "1000" : "inherited",
              p->base.info.xstate_size, p->base.info.vdso_size != 0);
 }
@@ -162,6 +165,7 @@ const struct platform_ops systrap_ops = {
     .space_release = space_release,
     .space_kill = space_kill,
     .space_host_pid = space_host_pid,
+    .fetch = thread_fetch,
     .read_xstate = frame_read_xstate,
     .write_xstate = frame_write_xstate,
     .resume = thread_resume,

@@ -12,6 +12,13 @@
  *   EXITING   its owner is gone; the exit order is the next that it may do
  *   PARKED    a leader without owner, in the park futex until the process ends
  *
+ * A STOPPED thread is *light* if what is held is the guest's own call, notified from where it was made:
+ * only number, arguments and rip are known, the other words of base.regs hold a poison that no register
+ * has. If at its resume only rax changed, the reply is that value. For all else its registers have to be
+ * fetched: the call is answered with "restart" and a kick is pending, so that the thread comes to the
+ * handler, with the frame of before the call; what the owner changed meanwhile is merged in. `pending`
+ * says what follows the fetch. A light call is never continued.
+ *
  * Many held notifications make each doorbell slow, so of the STOPPED threads the ones that stopped
  * first are sent into the park futex when there are more than SYSTRAP_HELD_MAX (`is_parked`). What is
  * to be replied to such a thread waits in `pending`: it is woken, rings READY, and gets it.
@@ -85,6 +92,9 @@ struct systrap_thread {
     TAILQ_ENTRY(systrap_thread) held; /* while STOPPED with a held notification */
     bool is_held;
     bool is_parked;  /* in the park futex instead; until its READY */
+    bool is_light;    /* what is held is the guest's own call */
+    bool is_fetching; /* on its way from there to the handler */
+    struct guest_regs seen; /* what base.regs was at the light stop */
     int64_t pending; /* what READY is answered with; 0 = nothing to come yet */
 
     bool kicked;
@@ -187,6 +197,7 @@ struct systrap {
     uint64_t xfeatures;
     uint32_t xstate_size; /* without FP_XSTATE_MAGIC2 */
     uint32_t mxcsr_mask;
+    uint64_t poison; /* random: what registers of a light stop hold that are not known */
     bool open_filter;
     struct worker *workers; /* owned, worker_count of them; immutable */
 };
@@ -222,6 +233,11 @@ void worker_wake(struct platform *p, unsigned worker);
 /* Sleeps until condition(arg) holds, which is evaluated under w->lock: parks the fiber, or, where there
  * is none (start-up, tests), serves the worker meanwhile. Who makes it true wakes `fiber`. */
 void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg);
+/* The same with a deadline (CLOCK_MONOTONIC; only with a fiber): whether the condition holds. */
+bool worker_sleep_until(struct worker *w, bool (*condition)(void *arg), void *arg,
+                        uint64_t deadline_ns);
+/* What a thread in the park futex waits for to change from 0. */
+void worker_set_park_word(struct systrap_thread *t, uint32_t value);
 /* Answers a held notification. 0, or -ENOENT when its process is dying. */
 int worker_reply(struct worker *w, uint64_t id, int64_t value);
 /* Takes a stopped thread out of the held ones; what has to be replied to it, once w->lock is free, is
@@ -233,6 +249,8 @@ struct systrap_reply {
 struct systrap_reply worker_unhold_locked(struct systrap_thread *t, int64_t value)
     REQUIRES(&t->worker->lock);
 void worker_send(struct worker *w, struct systrap_reply reply);
+/* Sends a light thread to the handler. */
+void worker_fetch_locked(struct systrap_thread *t) REQUIRES(&t->worker->lock);
 /* `t` has just stopped: its notification is held. */
 void worker_hold_locked(struct systrap_thread *t, uint64_t id) REQUIRES(&t->worker->lock);
 /* Forgets about it: it dies or leaves. */
@@ -247,6 +265,11 @@ void worker_hash_locked(struct worker *w, struct systrap_thread *t) REQUIRES(&w-
 /* Takes the first of the ready list, stopped. */
 struct systrap_thread *worker_pop_locked(struct worker *w, struct platform_event *ret_event)
     REQUIRES(&w->lock);
+
+/* Makes the registers of a stopped thread complete: 0, -ESRCH. */
+int thread_fetch(struct platform_thread *thread);
+/* The reply that lets `t` run guest code, its frame and list written. */
+int64_t thread_resume_value_locked(struct systrap_thread *t);
 
 /* ---- notify.c: what a notification means ---- */
 /* Returns the first thread that has an event now, stopped, or NULL. */

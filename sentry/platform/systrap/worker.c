@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#define KERNEL_ERESTARTNOINTR 513
+
 /* ---- threads by tid ------------------------------------------------------------------------------ */
 
 static size_t bucket_of(pid_t tid)
@@ -79,20 +81,39 @@ void worker_forget_locked(struct systrap_thread *t)
     t->worker->held_count--;
 }
 
-static void set_park_word(struct systrap_thread *t, uint32_t value)
+void worker_set_park_word(struct systrap_thread *t, uint32_t value)
 {
     /* SAFETY: an aligned word of the slot; the guest may write it too, and wake itself for nothing. */
     __atomic_store_n((uint32_t *)(void *)(frame_slot(t) + STUB_HDR_PARK), value, __ATOMIC_SEQ_CST);
+}
+
+/* The kick is pending before the call is answered, so the kernel restarts the call and calls the handler
+ * first; what the sentry then gets is the frame of before the call. */
+void worker_fetch_locked(struct systrap_thread *t)
+{
+    worker_forget_locked(t);
+    t->is_light = false;
+    t->is_fetching = true;
+    t->pending = 0;
+    (void)host_call3(SYS_tgkill, t->space->pid, t->tid, STUB_KICK_SIGNAL);
+    struct seccomp_notif_resp again = {.id = t->notif_id, .error = -KERNEL_ERESTARTNOINTR};
+    (void)send_response(t->worker, &again);
 }
 
 /* #syscalls futex: wakes parked threads of stubs */
 struct systrap_reply worker_unhold_locked(struct systrap_thread *t, int64_t value)
 {
     worker_forget_locked(t);
+    if (t->is_light)
+        worker_fetch_locked(t);
+    if (t->is_fetching) {
+        t->pending = value;
+        return (struct systrap_reply){0};
+    }
     if (!t->is_parked)
         return (struct systrap_reply){.id = t->notif_id, .value = value};
     t->pending = value;
-    set_park_word(t, 1);
+    worker_set_park_word(t, 1);
     (void)host_call3(SYS_futex, frame_slot(t) + STUB_HDR_PARK, FUTEX_WAKE, 1);
     return (struct systrap_reply){0};
 }
@@ -110,7 +131,11 @@ static void park_some(struct worker *w)
     while (w->held_count > SYSTRAP_HELD_MAX) {
         struct systrap_thread *t = TAILQ_FIRST(&w->held);
         worker_forget_locked(t);
-        set_park_word(t, 0);
+        if (t->is_light) { /* to the handler first; it is held again then, as the last */
+            worker_fetch_locked(t);
+            continue;
+        }
+        worker_set_park_word(t, 0);
         t->is_parked = true;
         t->pending = 0;
         (void)worker_reply(w, t->notif_id, STUB_REPLY_PARK);
@@ -260,18 +285,25 @@ static void serve_without_fibers(struct worker *w)
         space_reap(&w->platform->base); /* no event thread does */
 }
 
-void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg)
+bool worker_sleep_until(struct worker *w, bool (*condition)(void *arg), void *arg,
+                        uint64_t deadline_ns)
 {
     bool has_fiber = fiber_current() != NULL;
+    bool late = false;
     for (;;) {
         lock_acquire(&w->lock);
         bool done = condition(arg);
         lock_release(&w->lock);
-        if (done)
-            return;
+        if (done || late)
+            return done;
         if (has_fiber)
-            (void)fiber_park(FIBER_UNINTERRUPTIBLE, FIBER_NO_DEADLINE);
+            late = fiber_park(FIBER_UNINTERRUPTIBLE, deadline_ns) == -ETIMEDOUT;
         else
             serve_without_fibers(w);
     }
+}
+
+void worker_sleep(struct worker *w, bool (*condition)(void *arg), void *arg)
+{
+    (void)worker_sleep_until(w, condition, arg, FIBER_NO_DEADLINE);
 }

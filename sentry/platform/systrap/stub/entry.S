@@ -70,8 +70,10 @@ stub_table:
 /* The low word of an address in this section, as a constant: the image is linked at STUB_CODE. */
 #define LOW(address) ((STUB_CODE & 0xffffffff) + ((address) - stub_table))
 
-/* The bodies after the first decisions are shared; `open` adds the drill's hole before the last trap. */
-.macro FILTER open
+/* Three filters. The plain one traps every call of a guest. With `light`, a guest's call is notified
+ * instead, which spares the signal, except for calls that need all registers or work on the thread
+ * itself; it takes a kernel with WAIT_KILLABLE_RECV. `open` adds the drill's hole before the last trap. */
+.macro FILTER open, light
 0:  LOAD OFF_ARCH
     JUMP JEQ, AUDIT_ARCH_X86_64, 1f, 90f
 1:  LOAD OFF_NR
@@ -84,11 +86,11 @@ stub_table:
 7:  JUMP JEQ, __NR_mremap, 30f, 8f
 8:  JUMP JEQ, __NR_madvise, 30f, 14f
 14: JUMP JEQ, __NR_mincore, 30f, 9f
-9:  JUMP JEQ, __NR_close, 30f, 10f
+9:  JUMP JEQ, __NR_close, 33f, 10f
 10: JUMP JEQ, __NR_clone, 30f, 11f
 11: JUMP JEQ, __NR_exit, 30f, 12f
 12: JUMP JEQ, __NR_futex, 40f, 13f
-13: JUMP JEQ, __NR_sched_yield, 93f, 92f
+13: JUMP JEQ, __NR_sched_yield, 93f, 50f
 
     /* rt_sigreturn from its one address. */
 20: LOAD OFF_IP + 4
@@ -102,12 +104,18 @@ stub_table:
 31: LOAD OFF_IP
     JUMP JGE, LOW_TEXT_START, 32f, 92f
 32: JUMP JGT, LOW_TEXT_END, 92f, 91f
+    /* close is a frequent call of guests, too. */
+33: LOAD OFF_IP + 4
+    JUMP JEQ, STUB_HIGH_WORD, 34f, 50f
+34: LOAD OFF_IP
+    JUMP JGE, LOW_TEXT_START, 35f, 50f
+35: JUMP JGT, LOW_TEXT_END, 50f, 91f
 
     /* The park futex: FUTEX_WAIT without timeout on a word of the mailbox, from its one address. */
 40: LOAD OFF_IP + 4
-    JUMP JEQ, STUB_HIGH_WORD, 41f, 92f
+    JUMP JEQ, STUB_HIGH_WORD, 41f, 50f
 41: LOAD OFF_IP
-    JUMP JEQ, LOW_PARK, 42f, 92f
+    JUMP JEQ, LOW_PARK, 42f, 50f
 42: LOAD OFF_ARG(0) + 4
     JUMP JEQ, STUB_HIGH_WORD, 43f, 92f
 43: LOAD OFF_ARG(0)
@@ -121,6 +129,32 @@ stub_table:
     JUMP JEQ, 0, 48f, 92f
 48: LOAD OFF_ARG(3) + 4
     JUMP JEQ, 0, 93f, 92f
+
+    /* What else a guest calls. */
+50:
+.if \light
+    LOAD OFF_NR
+    JUMP JEQ, __NR_fork, 92f, 51f
+51: JUMP JEQ, __NR_vfork, 92f, 52f
+52: JUMP JEQ, __NR_clone3, 92f, 53f
+53: JUMP JEQ, __NR_execve, 92f, 54f
+54: JUMP JEQ, __NR_execveat, 92f, 55f
+55: JUMP JEQ, __NR_exit_group, 92f, 56f
+56: JUMP JEQ, __NR_arch_prctl, 92f, 57f
+57: JUMP JEQ, __NR_sigaltstack, 92f, 58f
+58: JUMP JEQ, __NR_brk, 92f, 59f
+59: JUMP JEQ, __NR_shmat, 92f, 60f
+60: JUMP JEQ, __NR_shmdt, 92f, 61f
+61: JUMP JEQ, __NR_tkill, 92f, 62f
+62: JUMP JEQ, __NR_tgkill, 92f, 63f
+63: JUMP JEQ, __NR_rt_sigsuspend, 92f, 64f
+64: JUMP JEQ, __NR_ptrace, 92f, 65f
+    /* The vsyscall page is emulated and cannot be restarted, so it traps. */
+65: LOAD OFF_IP + 4
+    JUMP JGT, STUB_HIGH_WORD, 92f, 91f
+.else
+    JUMP JEQ, 0, 92f, 92f
+.endif
 
 90: RETURN SECCOMP_RET_KILL_PROCESS
 91: RETURN SECCOMP_RET_USER_NOTIF
@@ -393,7 +427,8 @@ stub_finish:
     xor %edx, %edx
     mov $462, %eax
     syscall
-    /* The filter: with WAIT_KILLABLE_RECV (32) where the kernel has it, NEW_LISTENER (8). */
+    /* The wanted filter, with WAIT_KILLABLE_RECV (32) and NEW_LISTENER (8); the plain one without the
+     * former if the kernel does not have it. */
     mov $1, %edi       /* SECCOMP_SET_MODE_FILTER */
     mov $40, %esi
     mov %rbp, %rdx
@@ -403,7 +438,7 @@ stub_finish:
     jz filtered
     mov $1, %edi
     mov $8, %esi
-    mov %rbp, %rdx
+    lea stub_filter(%rip), %rdx
     mov $__NR_seccomp, %eax
     syscall
     test %rax, %rax    /* RLIMIT_NOFILE is 1: the listener is descriptor 0 */
@@ -433,19 +468,24 @@ text_end:
 
     .balign 8
 filter:
-    FILTER 0
+    FILTER 0, 0
 filter_end:
-    .balign 8
+light_filter:
+    FILTER 0, 1
+light_filter_end:
 open_filter:
-    FILTER 1
+    FILTER 1, 0
 open_filter_end:
 
     .section .rodata, "a", @progbits
     .balign 8
-    .globl stub_filter, stub_open_filter
+    .globl stub_filter, stub_light_filter, stub_open_filter
 stub_filter:
     .quad (filter_end - filter) / 8
     .quad filter
+stub_light_filter:
+    .quad (light_filter_end - light_filter) / 8
+    .quad light_filter
 stub_open_filter:
     .quad (open_filter_end - open_filter) / 8
     .quad open_filter

@@ -30,7 +30,7 @@ struct kernel_sigaction {
 };
 
 #pragma GCC visibility push(hidden) /* reached without a table of offsets */
-extern const unsigned long stub_filter[2];
+extern const unsigned long stub_light_filter[2]; /* struct sock_fprog */
 extern const unsigned long stub_open_filter[2];
 void stub_handler(void);
 __attribute__((noreturn)) void stub_finish(unsigned long vvar, const void *filter,
@@ -167,7 +167,8 @@ static void install_handlers(void)
     must(call4(__NR_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof all) == 0);
     struct kernel_sigaction action = {
         .handler = stub_handler,
-        .flags = SA_SIGINFO | SA_ONSTACK | SA_RESTORER_FLAG,
+        /* RESTART: a kick may come while a notified call waits to be received. */
+        .flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_RESTORER_FLAG,
         .restorer = stub_handler, /* never returned to */
         .mask = all,
     };
@@ -192,6 +193,6 @@ void stub_start(const unsigned long *sp)
     drop_rights();
     install_handlers();
     struct vdso_layout layout = move_vdso(sp, params.vdso_target);
-    stub_finish(params.vdso_target, params.open_filter ? stub_open_filter : stub_filter,
+    stub_finish(params.vdso_target, params.open_filter ? stub_open_filter : stub_light_filter,
                 params.findings, layout.vvar_size, layout.vdso_size);
 }
