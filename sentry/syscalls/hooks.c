@@ -37,8 +37,16 @@ static void fill_sender(struct linux_ucred *ret)
             .pid = task->group->tgid, .uid = task->creds->uid, .gid = task->creds->gid};
 }
 
+static const struct creds *calling_creds(void)
+{
+    struct task *task = calling_task();
+    return task ? task->creds : NULL;
+}
+
 void syscalls_init(void)
 {
+    static const struct vfs_hooks hooks = {.current_creds = calling_creds};
+    vfs_set_hooks(&hooks);
     g_sandbox.dispatch = syscall_dispatch;
     pipe_init();
     epoll_init();

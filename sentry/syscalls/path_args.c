@@ -22,7 +22,8 @@ static void begin_context(struct path_arg *p, struct task *task)
             .ns = fs->ns, .creds = task->creds, .root = fs->root, .cwd = fs->cwd};
 }
 
-int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr path, bool allow_empty)
+static int init(struct path_arg *p, struct task *task, int dirfd, guest_addr path, bool allow_empty,
+                bool is_scoped)
 {
     *p = (struct path_arg){0};
     int r = copy_in_path(task->mm, path, allow_empty, &p->path);
@@ -30,7 +31,7 @@ int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr p
         p->path = NULL;
         return r;
     }
-    if (dirfd != AT_FDCWD && p->path[0] != '/') {
+    if (dirfd != AT_FDCWD && (is_scoped || p->path[0] != '/')) {
         p->dir = fd_table_get_any(task->fds, dirfd);
         if (!p->dir || !p->dir->path.dentry) {
             path_arg_fini(p);
@@ -40,6 +41,16 @@ int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr p
     begin_context(p, task);
     p->base = p->dir ? p->dir->path : p->ctx.cwd;
     return 0;
+}
+
+int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr path, bool allow_empty)
+{
+    return init(p, task, dirfd, path, allow_empty, false);
+}
+
+int path_arg_init_scoped(struct path_arg *p, struct task *task, int dirfd, guest_addr path)
+{
+    return init(p, task, dirfd, path, false, true);
 }
 
 void path_arg_fini(struct path_arg *p)

@@ -22,6 +22,8 @@ struct path_arg {
 /* 0, -EBADF, -EFAULT, -ENOENT (empty, unless allowed), -ENAMETOOLONG; on failure nothing is held. */
 MUST_CHECK int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr path,
                              bool allow_empty);
+/* openat2(2) with RESOLVE_IN_ROOT or RESOLVE_BENEATH: absolute paths start at the directory, too. */
+MUST_CHECK int path_arg_init_scoped(struct path_arg *p, struct task *task, int dirfd, guest_addr path);
 void path_arg_fini(struct path_arg *p);
 #define AUTO_PATH_ARG CLEANUP(path_arg_fini) struct path_arg
 

@@ -59,7 +59,7 @@ int64_t sys_fchmod(struct task *task, int fd, uint32_t mode)
 /* An id of -1 stays as it is. */
 static struct iattr owner_attr(uint32_t uid, uint32_t gid)
 {
-    return (struct iattr){.valid = (uid != UINT32_MAX ? ATTR_UID : 0) | (gid != UINT32_MAX ? ATTR_GID : 0),
+    return (struct iattr){.valid = ATTR_OWNER_CALL | (uid != UINT32_MAX ? ATTR_UID : 0) | (gid != UINT32_MAX ? ATTR_GID : 0),
                           .uid = uid,
                           .gid = gid};
 }

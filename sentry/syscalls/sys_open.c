@@ -35,7 +35,8 @@ static int64_t do_open(struct task *task, int dirfd, guest_addr path, uint32_t f
     if (r < 0)
         return r;
     AUTO_PATH_ARG p;
-    r = path_arg_init(&p, task, dirfd, path, false);
+    r = resolve & (WALK_BENEATH | WALK_IN_ROOT) ? path_arg_init_scoped(&p, task, dirfd, path)
+                                                : path_arg_init(&p, task, dirfd, path, false);
     if (r < 0)
         return r;
     AUTO_FILE f = NULL;

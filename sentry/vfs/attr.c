@@ -61,7 +61,7 @@ static void drop_set_ids(const struct creds *creds, const struct inode *inode, s
         attr->mode = mode;
     }
     bool content = (attr->valid & ATTR_SIZE) && !creds_capable(creds, CAP_FSETID);
-    if (S_ISDIR(inode->mode) || !((attr->valid & (ATTR_UID | ATTR_GID)) || content))
+    if (S_ISDIR(inode->mode) || !((attr->valid & (ATTR_UID | ATTR_GID | ATTR_OWNER_CALL)) || content))
         return;
     uint32_t kept = mode & ~(uint32_t)S_ISUID;
     if (kept & S_IXGRP)

@@ -218,9 +218,7 @@ int64_t file_lseek_sized(struct file *f, int64_t offset, int whence, uint64_t si
         return -EINVAL;
     }
     int64_t to;
-    if (__builtin_add_overflow(from, offset, &to))
-        return -EOVERFLOW;
-    if (to < 0)
+    if (__builtin_add_overflow(from, offset, &to) || to < 0)
         return -EINVAL;
     f->pos = to;
     return to;
@@ -247,6 +245,13 @@ ssize_t file_read_at(struct file *f, void *buffer, size_t size, int64_t pos)
     return (ssize_t)done;
 }
 
+/* Whose write it is: the caller's, who needn't be who opened the file. */
+static const struct creds *writer(const struct file *f)
+{
+    const struct creds *c = g_vfs_hooks.current_creds ? g_vfs_hooks.current_creds() : NULL;
+    return c ? c : f->creds;
+}
+
 int vfs_ftruncate(struct file *f, uint64_t size)
 {
     uint32_t flags = atomic_load_explicit(&f->flags, memory_order_relaxed);
@@ -255,7 +260,7 @@ int vfs_ftruncate(struct file *f, uint64_t size)
     if (!S_ISREG(f->inode->mode) || (flags & O_ACCMODE) == O_RDONLY)
         return -EINVAL;
     struct iattr attr = {.valid = ATTR_SIZE | ATTR_OPEN_FILE, .size = size};
-    return inode_setattr(f->creds, f->inode, f->path.mount, &attr);
+    return inode_setattr(writer(f), f->inode, f->path.mount, &attr);
 }
 
 /* ---- times -------------------------------------------------------------------------------------- */
@@ -287,7 +292,7 @@ void file_modified(struct file *f)
 {
     struct inode *inode = f->inode;
     uint32_t mode = inode->mode;
-    if (unlikely(mode & (S_ISUID | S_ISGID)) && !creds_capable(f->creds, CAP_FSETID)) {
+    if (unlikely(mode & (S_ISUID | S_ISGID)) && !creds_capable(writer(f), CAP_FSETID)) {
         mode &= ~(uint32_t)S_ISUID;
         if (mode & S_IXGRP)
             mode &= ~(uint32_t)S_ISGID;

@@ -23,6 +23,8 @@ void vfs_set_hooks(const struct vfs_hooks *hooks)
         g_vfs_hooks.open_device = hooks->open_device;
     if (hooks->free_pipe)
         g_vfs_hooks.free_pipe = hooks->free_pipe;
+    if (hooks->current_creds)
+        g_vfs_hooks.current_creds = hooks->current_creds;
     if (hooks->file_released)
         g_vfs_hooks.file_released = hooks->file_released;
 }

@@ -57,6 +57,7 @@ struct kstat {
 #define ATTR_MTIME 0x20U
 #define ATTR_CTIME 0x40U
 #define ATTR_TIMES_SET 0x80U /* explicit times: only the owner may; otherwise they're "now" */
+#define ATTR_OWNER_CALL 0x200U /* chown(2), even if neither id changes: set-id bits go */
 #define ATTR_OPEN_FILE 0x100U /* ftruncate(2): write permission came with the open file */
 struct iattr {
     uint32_t valid; /* ATTR_* */
@@ -331,6 +332,8 @@ struct vfs_hooks {
                                                                    the inode has no open op of its own */
     void (*free_pipe)(struct inode *inode); /* inode->pipe is set and the inode's last reference went */
     void (*file_released)(struct file *f);  /* f->epolls is set and f's last reference went */
+    /* Who is calling, borrowed; NULL: nobody's system call. What a write does to set-id bits depends on it. */
+    const struct creds *(*current_creds)(void);
 };
 void vfs_set_hooks(const struct vfs_hooks *hooks); /* copies those that are not NULL */
 

@@ -21,6 +21,9 @@ static bool has_prefix(const char *name, const char *prefix)
 /* The rules of each namespace; `writes` decides between EPERM and ENODATA. */
 static int check_name(const struct creds *creds, struct inode *inode, const char *name, bool writes)
 {
+    if (strcmp(name, XATTR_USER_PREFIX) == 0 || strcmp(name, XATTR_TRUSTED_PREFIX) == 0 ||
+        strcmp(name, XATTR_SECURITY_PREFIX) == 0)
+        return -EINVAL;
     if (has_prefix(name, XATTR_USER_PREFIX)) {
         if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode))
             return writes ? -EPERM : -ENODATA;

@@ -231,7 +231,7 @@ Test(memfd, seals_hold)
     cr_assert_eq(tmpfs_get_seals(f), 0);
     cr_assert_eq(put(f, "12345678", 8), 8);
     cr_assert_eq(tmpfs_add_seals(f, F_SEAL_GROW), 0);
-    cr_assert_eq(put_at(f, "xyz", 3, 7), 1);
+    cr_assert_eq(put_at(f, "xyz", 3, 7), -EPERM);
     cr_assert_eq(vfs_ftruncate(f, 9), -EPERM);
     cr_assert_eq(tmpfs_add_seals(f, F_SEAL_SHRINK), 0);
     cr_assert_eq(vfs_ftruncate(f, 1), -EPERM);

@@ -370,7 +370,7 @@ ssize_t tmpfs_data_write(struct inode *inode, struct io *io, int64_t pos)
     uint64_t end;
     if (!io->remaining)
         return 0;
-    if (__builtin_add_overflow((uint64_t)pos, io->remaining, &end) || end > INT64_MAX)
+    if (__builtin_add_overflow((uint64_t)pos, io->remaining, &end) || end > TMPFS_SIZE_MAX)
         return -EFBIG;
     int r = place_for(inode, end);
     if (r < 0)
@@ -382,7 +382,7 @@ int tmpfs_data_truncate(struct inode *inode, uint64_t size)
 {
     struct tmpfs_data *d = &tmpfs_node(inode)->data;
     uint64_t old = atomic_load_explicit(&inode->size, memory_order_relaxed);
-    if (size > INT64_MAX)
+    if (size > TMPFS_SIZE_MAX)
         return -EFBIG;
     int r = place_for(inode, size);
     if (r < 0)
@@ -430,7 +430,7 @@ int tmpfs_data_allocate(struct inode *inode, int mode, uint64_t offset, uint64_t
     struct tmpfs_data *d = &tmpfs_node(inode)->data;
     uint64_t size = atomic_load_explicit(&inode->size, memory_order_relaxed);
     uint64_t end;
-    if (__builtin_add_overflow(offset, bytes, &end) || end > INT64_MAX)
+    if (__builtin_add_overflow(offset, bytes, &end) || end > TMPFS_SIZE_MAX)
         return -EFBIG;
     if (mode & FALLOC_FL_PUNCH_HOLE)
         return punch_hole(inode, offset, end);

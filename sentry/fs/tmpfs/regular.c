@@ -24,8 +24,8 @@ static ssize_t file_read(struct file *f, struct io *io, int64_t *pos)
     return n;
 }
 
-/* Cuts the request where the seals end growth. inode->lock held. */
-static int check_seals(struct inode *inode, uint64_t pos, uint64_t *bytes)
+/* inode->lock held. */
+static int check_seals(struct inode *inode, uint64_t pos, uint64_t bytes)
 {
     uint32_t seals = tmpfs_node(inode)->data.seals;
     if (likely(seals == F_SEAL_SEAL))
@@ -33,12 +33,7 @@ static int check_seals(struct inode *inode, uint64_t pos, uint64_t *bytes)
     if (seals & SEALS_OF_WRITING)
         return -EPERM;
     uint64_t size = atomic_load_explicit(&inode->size, memory_order_relaxed);
-    if ((seals & F_SEAL_GROW) && pos + *bytes > size) {
-        if (pos >= size)
-            return -EPERM;
-        *bytes = size - pos;
-    }
-    return 0;
+    return (seals & F_SEAL_GROW) && pos + bytes > size ? -EPERM : 0;
 }
 
 static ssize_t file_write(struct file *f, struct io *io, int64_t *pos)
@@ -47,14 +42,9 @@ static ssize_t file_write(struct file *f, struct io *io, int64_t *pos)
     fmutex_lock(&inode->lock);
     if (atomic_load_explicit(&f->flags, memory_order_relaxed) & O_APPEND)
         *pos = (int64_t)atomic_load_explicit(&inode->size, memory_order_relaxed);
-    uint64_t bytes = io->remaining;
-    ssize_t n = check_seals(inode, (uint64_t)*pos, &bytes);
-    if (n == 0) {
-        uint64_t held_back = io->remaining - bytes;
-        io->remaining = bytes;
+    ssize_t n = check_seals(inode, (uint64_t)*pos, io->remaining);
+    if (n == 0)
         n = tmpfs_data_write(inode, io, *pos);
-        io->remaining += held_back;
-    }
     if (n > 0) {
         *pos += n;
         file_modified(f);
@@ -237,20 +227,21 @@ int tmpfs_shared_anon_new(const char *name, uint64_t size, const struct creds *c
     return unnamed_new(name, S_IFREG | 0777, F_SEAL_SEAL, size, creds, ret);
 }
 
-static bool is_tmpfs_regular(const struct file *f)
+/* Files with names have none, as on a host whose /tmp is on a disk. */
+static bool may_have_seals(const struct file *f)
 {
-    return f->inode && f->inode->ops == &tmpfs_regular_inode_ops;
+    return f->inode && f->inode->ops == &tmpfs_regular_inode_ops && f->inode->sb == memfd_superblock();
 }
 
 int tmpfs_get_seals(struct file *f)
 {
-    return is_tmpfs_regular(f) ? (int)__atomic_load_n(&tmpfs_node(f->inode)->data.seals, __ATOMIC_RELAXED)
+    return may_have_seals(f) ? (int)__atomic_load_n(&tmpfs_node(f->inode)->data.seals, __ATOMIC_RELAXED)
                                : -EINVAL;
 }
 
 int tmpfs_add_seals(struct file *f, uint32_t seals)
 {
-    if (!is_tmpfs_regular(f))
+    if (!may_have_seals(f))
         return -EINVAL;
     if (seals & ~(uint32_t)(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | SEALS_OF_WRITING | F_SEAL_EXEC_OURS))
         return -EINVAL;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define TMPFS_HEAP_MAX KIB(64)
+#define TMPFS_SIZE_MAX (GIB(16384) - PAGE_SIZE) /* of a file: what ext4 allows */
 
 /* The sandbox's limit in bytes for all tmpfs, memfd and overlay upper content; UINT64_MAX at first. */
 void tmpfs_set_limit(uint64_t bytes);
