@@ -10,6 +10,7 @@
 #include "sentry/platform/systrap/systrap.h"
 
 #include "base/host.h"
+#include <cpuid.h>
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -50,6 +51,8 @@ static_assert(offsetof(struct guest_regs, fs_base) == 23 * 8, "same order as the
 #define XSAVE_MIN 576
 #define MAGIC1 0x46505853U
 #define MAGIC2 0x46505845U
+#define XFEATURE_PKRU 9
+#define PKRU_INITIAL 0x55555554U /* Linux's: no access by any key but 0, which PROT_EXEC alone relies on */
 
 struct fx_software {
     uint32_t magic1;
@@ -191,6 +194,12 @@ static void write_initial(const struct systrap *p, unsigned char *xstate)
     memset(xstate, 0, p->xstate_size);
     memcpy(xstate, &control, sizeof control);
     memcpy(xstate + FX_MXCSR, &mxcsr, sizeof mxcsr);
+    if (p->pkru_offset != 0) {
+        uint32_t pkru = PKRU_INITIAL;
+        uint64_t present = 1ULL << XFEATURE_PKRU;
+        memcpy(xstate + p->pkru_offset, &pkru, sizeof pkru);
+        memcpy(xstate + XSAVE_HEADER, &present, sizeof present);
+    }
     write_trailer(p, xstate);
 }
 
@@ -259,8 +268,10 @@ int frame_write_xstate(struct platform_thread *thread, const void *bytes, size_t
             return -EINVAL;
         write_initial(p, xstate);
         memcpy(xstate, bytes, FX_SW);
-        uint64_t legacy = 3;
-        memcpy(xstate + XSAVE_HEADER, &legacy, sizeof legacy);
+        uint64_t present;
+        memcpy(&present, xstate + XSAVE_HEADER, sizeof present);
+        present = (present & 1ULL << XFEATURE_PKRU) | 3;
+        memcpy(xstate + XSAVE_HEADER, &present, sizeof present);
         return 0;
     }
     if (size < p->xstate_size || !xstate_is_sound(p, bytes))
@@ -327,5 +338,10 @@ int frame_probe_xstate(struct systrap *p)
     p->xstate_size = g_probed.xstate_size;
     p->mxcsr_mask = g_probed_mxcsr_mask != 0 ? g_probed_mxcsr_mask : 0xffbf;
     p->base.info.xstate_size = g_probed.extended_size;
+    unsigned size, offset, unused;
+    if ((p->xfeatures & 1ULL << XFEATURE_PKRU) != 0 &&
+        __get_cpuid_count(0xd, XFEATURE_PKRU, &size, &offset, &unused, &unused) != 0 && size >= 4 &&
+        offset >= XSAVE_MIN && offset + 4 <= p->xstate_size)
+        p->pkru_offset = offset;
     return 0;
 }

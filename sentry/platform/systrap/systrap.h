@@ -196,6 +196,7 @@ struct systrap {
     cpu_set_t cpus;                   /* where guests may run */
     uint64_t xfeatures;
     uint32_t xstate_size; /* without FP_XSTATE_MAGIC2 */
+    uint32_t pkru_offset; /* in the extended state; 0: this CPU or kernel has no protection keys */
     uint32_t mxcsr_mask;
     uint64_t poison; /* random: what registers of a light stop hold that are not known */
     bool open_filter;
