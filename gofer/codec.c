@@ -6,6 +6,7 @@
  */
 #include "gofer/protocol.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -14,26 +15,54 @@ void gofer_writer_init(struct gofer_writer *w, void *buffer, size_t size)
     *w = (struct gofer_writer){.next = buffer, .left = size};
 }
 
-static void put_le(struct gofer_writer *w, uint64_t value, size_t size)
+/* hot: directory batches and walks are thousands of these. */
+static void put_raw(struct gofer_writer *w, const void *value, size_t size)
 {
-    if (w->failed || size > w->left) {
+    if (unlikely(w->failed || size > w->left)) {
         w->failed = true;
         return;
     }
-    for (size_t i = 0; i < size; i++)
-        w->next[i] = (uint8_t)(value >> (8 * i));
+    memcpy(w->next, value, size);
     w->next += size;
     w->left -= size;
 }
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they lie in memory");
+
 static void put_u32(struct gofer_writer *w, uint32_t value)
 {
-    put_le(w, value, sizeof(value));
+    put_raw(w, &value, sizeof(value));
 }
 
 static void put_u64(struct gofer_writer *w, uint64_t value)
 {
-    put_le(w, value, sizeof(value));
+    put_raw(w, &value, sizeof(value));
+}
+
+static void get_raw(struct wire_reader *r, void *value, size_t size)
+{
+    if (unlikely(r->failed || size > r->left)) {
+        r->failed = true;
+        memset(value, 0, size);
+        return;
+    }
+    memcpy(value, r->next, size);
+    r->next += size;
+    r->left -= size;
+}
+
+static uint32_t get_u32(struct wire_reader *r)
+{
+    uint32_t value;
+    get_raw(r, &value, sizeof(value));
+    return value;
+}
+
+static uint64_t get_u64(struct wire_reader *r)
+{
+    uint64_t value;
+    get_raw(r, &value, sizeof(value));
+    return value;
 }
 
 static void put_bytes(struct gofer_writer *w, const void *bytes, size_t size)
@@ -60,7 +89,7 @@ static void put_text(struct gofer_writer *w, const char *text)
     if (len > GOFER_TEXT_SIZE_MAX)
         w->failed = true;
     put_bytes(w, text, len);
-    put_le(w, 0, 1);
+    put_raw(w, "", 1);
 }
 
 bool gofer_name_is_valid(const char *name, size_t len)
@@ -92,9 +121,9 @@ bool gofer_path_is_valid(const char *path, size_t len)
 
 static const uint8_t *get_bytes(struct wire_reader *r, uint32_t *ret_size)
 {
-    uint32_t size = wire_get_count(r, GOFER_BYTES_MAX);
+    uint32_t size = get_u32(r);
     *ret_size = 0;
-    if (r->failed || size > r->left) {
+    if (r->failed || size > GOFER_BYTES_MAX || size > r->left) {
         r->failed = true;
         return NULL;
     }
@@ -186,8 +215,8 @@ static const char *get_any_text(struct wire_reader *r)
 
 /* ---- decoders ------------------------------------------------------------------------------------ */
 
-#define U32(field) ret->field = wire_get_u32(r);
-#define U64(field) ret->field = wire_get_u64(r);
+#define U32(field) ret->field = get_u32(r);
+#define U64(field) ret->field = get_u64(r);
 #define NAME(field) ret->field = get_name(r);
 #define PATH(field) ret->field = get_path(r);
 #define TEXT(field) ret->field = get_any_text(r);

@@ -32,6 +32,11 @@ static struct dirent_view view_at(const uint8_t *bytes)
     return v;
 }
 
+/* An entry of the reply is at most that many times as long as the host's: 122 bytes for 24, if the name is one
+ * byte. So what is read into `room left / ENTRY_GROWTH` bytes always fits. */
+#define ENTRY_GROWTH 6
+#define DIRENT_MAX   280u
+
 static void stream_close(struct dir_stream *stream)
 {
     host_close(stream->hfd);
@@ -100,8 +105,13 @@ static int fill(struct gofer_server *s, const struct place *dir, struct dir_stre
 {
     struct gofer_writer w;
     gofer_writer_init(&w, s->batch, sizeof(s->batch));
-    while (reply->count == 0) {
-        long size = host_call3(SYS_getdents64, stream->hfd, s->dir_buffer, DIR_BUFFER_SIZE);
+    for (;;) {
+        size_t room = w.left / ENTRY_GROWTH;
+        if (room > DIR_BUFFER_SIZE)
+            room = DIR_BUFFER_SIZE;
+        if (room < DIRENT_MAX && reply->count)
+            break; /* full: the rest is another call's */
+        long size = host_call3(SYS_getdents64, stream->hfd, s->dir_buffer, room);
         if (size < 0)
             return (int)size;
         if (size == 0) {

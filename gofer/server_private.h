@@ -69,7 +69,6 @@ struct dir_stream {
     uint64_t used;   /* for LRU */
 };
 #define DIR_STREAMS 8
-/* Small enough that all of its entries fit into one reply, however short their names are. */
 #define DIR_BUFFER_SIZE KIB(11)
 
 struct gofer_server {
