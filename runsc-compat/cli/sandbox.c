@@ -332,8 +332,20 @@ static void on_signal(struct sandbox *s)
     }
 }
 
+static bool died_within(const struct child *child, int ms)
+{
+    struct pollfd died = {.fd = child->pidfd, .events = POLLIN};
+    return poll(&died, 1, ms) == 1;
+}
+
 static void on_death(struct sandbox *s, struct child *child, const char *name)
 {
+    /* A gofer ends when the sentry's sockets close, and the sentry's own death is reported only after
+     * that of all its stubs: wait for the cause before the effect is reported. */
+    if (child == &s->gofer && s->state == RUNNING && died_within(&s->sentry, DEATH_WAIT_MS / 4)) {
+        child = &s->sentry;
+        name = "sentry";
+    }
     if (child == &s->sentry) { /* its last message may be there already */
         while (s->state != ENDED) {
             struct pollfd more = {.fd = s->sentry.sock, .events = POLLIN};

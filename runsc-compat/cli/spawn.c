@@ -76,9 +76,9 @@ static NORETURN void fail(const struct start *start)
 static void arrange_fds(struct start *start)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int sock = fcntl(start->sock, F_DUPFD_CLOEXEC, 64);
-    int program = fcntl(start->program, F_DUPFD_CLOEXEC, 64);
-    int exec_error = fcntl(start->exec_error, F_DUPFD_CLOEXEC, 64);
+    int sock = fcntl(start->sock, F_DUPFD_CLOEXEC, 10);
+    int program = fcntl(start->program, F_DUPFD_CLOEXEC, 10);
+    int exec_error = fcntl(start->exec_error, F_DUPFD_CLOEXEC, 10);
     if (null < 0 || sock < 0 || program < 0 || exec_error < 0)
         fail(start);
     for (int hfd = 0; hfd < 3; hfd++) {
@@ -255,8 +255,8 @@ int spawn_release(struct child *child, const char *program, struct err *err)
     host_close(child->exec_error);
     child->exec_error = -1;
     if (got == (ssize_t)sizeof(code))
-        return err_errno(err, code, "can't execute %s beside bailey (it must be executable for everybody)",
-                         program);
+        return err_errno(err, code, "can't execute %s beside bailey%s", program,
+                         code == EACCES ? " (it must be executable for everybody)" : "");
     return 0;
 }
 

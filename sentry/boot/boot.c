@@ -311,7 +311,8 @@ static int open_stdio(const struct control_config *config, struct control_fds *f
 
 static int fail(char *text, int status, const char *what, int error)
 {
-    (void)snprintf(text, CONTROL_TEXT_MAX + 1, "%s: %s", what, strerrordesc_np(-error));
+    const char *cut = strlen(what) > 200 ? "..." : "";
+    (void)snprintf(text, CONTROL_TEXT_MAX + 1, "%.200s%s: %s", what, cut, strerrordesc_np(-error));
     return status;
 }
 
