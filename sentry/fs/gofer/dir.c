@@ -152,16 +152,17 @@ static int iterate(struct file *f, struct dir_context *ctx)
         int r = stand_at(f->inode, s, &index);
         if (r <= 0)
             return r;
-        ctx->pos = (int64_t)index + 2;
+        int64_t next_pos = (int64_t)index + 3;
+        ctx->pos = next_pos - 1;
         struct gofer_entry entry;
         uint32_t next = s->offset;
         batch_entry(s->batch, &next, &entry);
         if (!ctx->emit(ctx, entry.name, strlen(entry.name), entry.stat.ino,
-                       (uint8_t)(entry.stat.mode >> 12 & 15), ctx->pos + 1))
+                       (uint8_t)(entry.stat.mode >> 12 & 15), next_pos))
             return 0;
         s->offset = next;
         s->index++;
-        ctx->pos++;
+        ctx->pos = next_pos;
     }
 }
 
