@@ -11,6 +11,7 @@
 #include "sentry/sched/sched.h"
 #include "sentry/task/task.h"
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -139,11 +140,18 @@ static void handle_message(const struct control_message *m)
     }
 }
 
+/* #syscalls poll: whether the CLI sent another message */
+static bool has_message(void)
+{
+    struct pollfd p = {.fd = CONTROL_FD, .events = POLLIN};
+    return host_call3(SYS_poll, &p, 1, 0) > 0;
+}
+
 static void control_ready(struct event_source *source, uint32_t events)
 {
     static struct control_message message; /* event thread only */
     (void)source, (void)events;
-    for (;;) {
+    while (has_message()) { /* the event thread may not sleep in a receive */
         int r = control_recv(CONTROL_FD, &message, NULL);
         if (r == -EAGAIN)
             return;
