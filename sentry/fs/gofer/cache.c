@@ -205,13 +205,17 @@ void cache_add_batch(struct gofer_fs *fs, struct node *dir, struct batch *b)
     if (fs->shared || b->count == 0)
         return;
     atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    b->made = vfs_now().sec;
     lock_acquire(&fs->lock);
     b->owner = dir;
     SLIST_INSERT_HEAD(&dir->batches, b, of_dir);
     TAILQ_INSERT_TAIL(&fs->batches, b, fifo);
     fs->batch_bytes += cost(b);
-    while (fs->batch_bytes > BATCH_BYTES_MAX) {
+    for (;;) {
         struct batch *old = TAILQ_FIRST(&fs->batches);
+        bool is_old = old->owner != dir && old->made + BATCH_SECONDS < b->made;
+        if (!is_old && fs->batch_bytes <= BATCH_BYTES_MAX)
+            break;
         remove_locked(fs, old);
         SLIST_INSERT_HEAD(&dropped, old, of_dir);
     }

@@ -24,7 +24,8 @@
 #define CLOSING_FLUSH     64u
 #define IDLE_FDS_MAX      2048u /* donated descriptors that no open file uses */
 #define WALK_CACHE_SIZE   512u
-#define BATCH_BYTES_MAX   MIB(2)
+#define BATCH_BYTES_MAX   MIB(20) /* a directory of 100,000 is listed as a whole, then looked at */
+#define BATCH_SECONDS     2       /* others than the newest go when they're older */
 
 struct node;
 struct batch;
@@ -72,6 +73,7 @@ struct walked {
 struct batch {
     _Atomic uint32_t refs;
     uint64_t changes;
+    int64_t made; /* seconds */
     uint32_t size, count;
     bool is_end;
     uint64_t next_cookie;
