@@ -25,15 +25,40 @@ static const struct synth_node *node_of(const struct file *f)
     return f->inode->private_data;
 }
 
+static int show(const struct synth_node *n, const struct creds *reader, struct text *out)
+{
+    const struct synth_row *row = n->row;
+    if (row->content != NULL) {
+        text_put(out, row->content);
+        return 0;
+    }
+    if (row->value != NULL) {
+        text_printf(out, "%lld\n", (long long)atomic_load(&row->value->now));
+        return 0;
+    }
+    return row->show != NULL ? row->show(&n->key, reader, out) : -EINVAL;
+}
+
+static int store(const struct synth_node *n, const struct creds *writer, const char *bytes, size_t size)
+{
+    const struct synth_row *row = n->row;
+    if (row->value != NULL) {
+        int64_t value;
+        int r = synth_parse_value(bytes, row->value->min, row->value->max, &value);
+        if (r == 0)
+            atomic_store(&row->value->now, value);
+        return r;
+    }
+    return row->store(&n->key, writer, bytes, size);
+}
+
 static int generate_locked(struct file *f, struct synth_open *o)
 {
     const struct synth_node *n = node_of(f);
     o->text.size = 0;
     o->text.error = 0;
     o->is_valid = false;
-    if (n->row->show == NULL)
-        return -EINVAL;
-    int r = n->row->show(&n->key, f->creds, &o->text);
+    int r = show(n, f->creds, &o->text);
     if (r == 0)
         r = o->text.error;
     o->is_valid = r == 0;
@@ -61,7 +86,7 @@ static ssize_t read_text(struct file *f, struct io *io, int64_t *pos)
 static ssize_t write_text(struct file *f, struct io *io, int64_t *pos)
 {
     const struct synth_node *node = node_of(f);
-    if (node->row->store == NULL)
+    if (node->row->store == NULL && node->row->value == NULL)
         return -EINVAL;
     size_t size = io->remaining < SYNTH_WRITE_MAX ? (size_t)io->remaining : SYNTH_WRITE_MAX;
     char *bytes = malloc(size + 1);
@@ -70,7 +95,7 @@ static ssize_t write_text(struct file *f, struct io *io, int64_t *pos)
     ssize_t n = size > 0 ? io_get(io, bytes, size) : 0;
     if (n >= 0) {
         bytes[n] = '\0';
-        int r = node->row->store(&node->key, f->creds, bytes, (size_t)n);
+        int r = store(node, f->creds, bytes, (size_t)n);
         if (r == 0)
             *pos += n;
         else
@@ -112,7 +137,8 @@ uint64_t synth_ino(uint64_t dir_ino, const char *name)
 static int iterate(struct file *f, struct dir_context *ctx)
 {
     const struct synth_node *n = node_of(f);
-    const struct synth_rows *rows = &n->row->rows;
+    static const struct synth_rows none;
+    const struct synth_rows *rows = n->row->rows != NULL ? n->row->rows : &none;
     if (!dir_emit_dots(f, ctx))
         return 0;
     for (; ctx->pos < 2 + (int64_t)rows->count; ctx->pos++) {

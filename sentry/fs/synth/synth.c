@@ -58,9 +58,10 @@ static int lookup(struct inode *dir, const char *name, struct inode **ret_inode)
     const struct synth_node *n = dir->private_data;
     const struct synth_row *row = NULL;
     struct synth_key key = n->key;
-    for (size_t i = 0; i < n->row->rows.count && row == NULL; i++)
-        if (strcmp(n->row->rows.rows[i].name, name) == 0)
-            row = &n->row->rows.rows[i];
+    const struct synth_rows *rows = n->row->rows;
+    for (size_t i = 0; rows != NULL && i < rows->count && row == NULL; i++)
+        if (strcmp(rows->rows[i].name, name) == 0)
+            row = &rows->rows[i];
     if (row == NULL) {
         if (n->row->dynamic == NULL)
             return -ENOENT;

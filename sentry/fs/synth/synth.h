@@ -25,7 +25,7 @@ struct synth_rows {
     const struct synth_row *rows;
     size_t count;
 };
-#define SYNTH_ROWS(array) {(array), ARRAY_COUNT(array)}
+#define SYNTH_ROWS(array) {.rows = (array), .count = ARRAY_COUNT(array)}
 
 /* Directories with more in them than their rows. */
 struct synth_dynamic {
@@ -37,13 +37,22 @@ struct synth_dynamic {
                  uint8_t *ret_type);
 };
 
+/* A number that a file shows and, where its mode allows it, takes. */
+struct synth_value {
+    _Atomic int64_t now;
+    int64_t min, max;
+};
+
 struct synth_row {
     const char *name;
     uint32_t mode; /* with S_IFMT */
     /* S_IFDIR */
-    struct synth_rows rows;
+    const struct synth_rows *rows;
     const struct synth_dynamic *dynamic;
-    /* S_IFREG. show: writes the content; 0 or -errno. `reader` has opened the file. */
+    /* S_IFREG, one of content, value, show: */
+    const char *content; /* always this */
+    struct synth_value *value;
+    /* Writes the content; 0 or -errno. `reader` has opened the file. */
     int (*show)(const struct synth_key *key, const struct creds *reader, struct text *out);
     /* The bytes of one write(2), terminated, at most SYNTH_WRITE_MAX. 0 or -errno. */
     int (*store)(const struct synth_key *key, const struct creds *writer, const char *bytes, size_t size);
