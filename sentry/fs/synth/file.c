@@ -141,12 +141,13 @@ static int iterate(struct file *f, struct dir_context *ctx)
     const struct synth_rows *rows = n->row->rows != NULL ? n->row->rows : &none;
     if (!dir_emit_dots(f, ctx))
         return 0;
-    for (; ctx->pos < 2 + (int64_t)rows->count; ctx->pos++) {
-        const struct synth_row *row = &rows->rows[ctx->pos - 2];
+    for (int64_t pos = ctx->pos; pos < 2 + (int64_t)rows->count; pos++) {
+        const struct synth_row *row = &rows->rows[pos - 2];
         uint64_t ino = synth_ino(f->inode->ino, row->name);
         if (!ctx->emit(ctx, row->name, strlen(row->name), ino, (uint8_t)((row->mode & S_IFMT) >> 12),
-                       ctx->pos + 1))
+                       pos + 1))
             return 0;
+        ctx->pos = pos + 1;
     }
     if (n->row->dynamic == NULL)
         return 0;
