@@ -82,14 +82,32 @@ void batch_entry(const struct batch *b, uint32_t *offset, struct gofer_entry *re
     *offset = b->size - (uint32_t)r.left;
 }
 
-static int find_in_batch(const struct batch *b, const char *name, struct gofer_step *ret_step)
+/* hot: one for each batch of a large directory */
+static int find_in_batch(const struct batch *b, const char *name, uint32_t hash, struct gofer_step *ret_step)
 {
-    for (uint32_t i = hash_name(name) & b->mask; b->index[i]; i = (i + 1) & b->mask) {
-        uint32_t offset = b->index[i] - 1;
+    for (uint32_t i = hash & b->mask; b->index[i].offset; i = (i + 1) & b->mask) {
+        if (b->index[i].hash != hash)
+            continue;
+        uint32_t offset = b->index[i].offset - 1;
         struct gofer_entry entry;
         batch_entry(b, &offset, &entry);
         if (strcmp(entry.name, name) == 0) {
             *ret_step = (struct gofer_step){.stat = entry.stat};
+            return 1;
+        }
+    }
+    return -1;
+}
+
+static int find_listed_locked(struct node *dir, const char *name, uint64_t changes, struct gofer_step *ret_step)
+{
+    uint32_t hash = hash_name(name);
+    struct batch *b = dir->recent;
+    if (b && b->changes == changes && find_in_batch(b, name, hash, ret_step) > 0)
+        return 1;
+    SLIST_FOREACH(b, &dir->batches, of_dir) {
+        if (b->changes == changes && find_in_batch(b, name, hash, ret_step) > 0) {
+            dir->recent = b;
             return 1;
         }
     }
@@ -106,15 +124,8 @@ int cache_find(struct gofer_fs *fs, struct inode *dir, const char *name, struct 
     lock_acquire(&fs->lock);
     uint64_t changes = atomic_load(&fs->changes);
     int found = find_walked_locked(fs, node, dir->ino, name, changes, ret_step, ret_target);
-    struct batch *b;
-    if (found < 0) {
-        SLIST_FOREACH(b, &node->batches, of_dir) {
-            if (b->changes == changes)
-                found = find_in_batch(b, name, ret_step);
-            if (found > 0)
-                break;
-        }
-    }
+    if (found < 0)
+        found = find_listed_locked(node, name, changes, ret_step);
     lock_release(&fs->lock);
     return found;
 }
@@ -123,10 +134,11 @@ int cache_find(struct gofer_fs *fs, struct inode *dir, const char *name, struct 
 
 static void index_add(struct batch *b, uint32_t offset, const char *name)
 {
-    uint32_t i = hash_name(name) & b->mask;
-    while (b->index[i])
+    uint32_t hash = hash_name(name);
+    uint32_t i = hash & b->mask;
+    while (b->index[i].offset)
         i = (i + 1) & b->mask;
-    b->index[i] = offset + 1;
+    b->index[i] = (struct batch_slot){.hash = hash, .offset = offset + 1};
 }
 
 /* Reads every entry once, so that later readers may rely on it. */
@@ -194,6 +206,8 @@ static size_t cost(const struct batch *b)
 static void remove_locked(struct gofer_fs *fs, struct batch *b)
 {
     SLIST_REMOVE(&b->owner->batches, b, batch, of_dir);
+    if (b->owner->recent == b)
+        b->owner->recent = NULL;
     TAILQ_REMOVE(&fs->batches, b, fifo);
     fs->batch_bytes -= cost(b);
     b->owner = NULL;

@@ -88,8 +88,6 @@ static struct gofer_fs *make(struct gofer_client *client, bool shared)
     fs->client = client;
     fs->shared = shared;
     lock_init(&fs->lock);
-    for (size_t i = 0; i < NODE_BUCKETS; i++)
-        LIST_INIT(&fs->buckets[i]);
     LIST_INIT(&fs->orphans);
     TAILQ_INIT(&fs->handles);
     TAILQ_INIT(&fs->idle);

@@ -16,7 +16,7 @@
 static unsigned bucket_of(uint32_t dev_index, uint64_t ino)
 {
     uint64_t h = (ino ^ (uint64_t)dev_index << 56) * UINT64_C(0x9e3779b97f4a7c15);
-    return (unsigned)(h >> 54) % NODE_BUCKETS;
+    return (unsigned)(h >> (64 - NODE_BUCKET_BITS));
 }
 
 static void set_time(struct linux_timespec *t, uint64_t sec, uint32_t nsec)

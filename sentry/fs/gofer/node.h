@@ -18,7 +18,7 @@
 #include <bsd/sys/queue.h>
 #include <stdatomic.h>
 
-#define NODE_BUCKETS      1024u
+#define NODE_BUCKET_BITS  14
 #define HANDLES_LIVE_MAX  8192u /* the gofer's own limit is 20,000 for all attach points */
 #define CLOSING_MAX       512u
 #define CLOSING_FLUSH     64u
@@ -56,6 +56,7 @@ struct node {
     bool is_idle;         /* in idle_lru: has descriptors, none in use */
     TAILQ_ENTRY(node) idle_lru;
     SLIST_HEAD(, batch) batches; /* what reading this directory brought */
+    struct batch *recent;        /* where the last name was found: the next one is likely there */
 };
 
 /* Entry of the walk cache: what a walk that went further learnt. */
@@ -69,6 +70,11 @@ struct walked {
     char *name;             /* owned; NULL = free entry */
 };
 
+struct batch_slot {
+    uint32_t hash;
+    uint32_t offset; /* + 1; 0 = free */
+};
+
 /* A batch of directory entries as the gofer sent it, decodable, with an index by name. */
 struct batch {
     _Atomic uint32_t refs;
@@ -77,8 +83,8 @@ struct batch {
     uint32_t size, count;
     bool is_end;
     uint64_t next_cookie;
-    uint32_t mask;      /* of the index */
-    uint32_t *index;    /* owned: offset + 1 in bytes, 0 = free */
+    uint32_t mask;            /* of the index */
+    struct batch_slot *index; /* owned: by hash of the name, open addressing */
     struct node *owner; /* fs->lock; NULL: not in the cache any more */
     SLIST_ENTRY(batch) of_dir;
     TAILQ_ENTRY(batch) fifo;
@@ -93,7 +99,7 @@ struct gofer_fs {
     struct node *root_node;      /* borrowed; immutable once set */
     _Atomic uint64_t changes;
     struct lock lock;
-    LIST_HEAD(, node) buckets[NODE_BUCKETS];
+    LIST_HEAD(, node) buckets[1u << NODE_BUCKET_BITS]; /* zeroed is empty: pages that nobody uses cost nothing */
     LIST_HEAD(, node) orphans; /* nodes without an inode that still hold their parent */
     bool is_draining;
     TAILQ_HEAD(, node) handles; /* least recently used first */
