@@ -184,7 +184,7 @@ int proc_fd_refresh(struct inode *inode, const struct synth_key *key)
     uint32_t access = flags & O_ACCMODE;
     if (!(flags & O_PATH))
         mode |= access == O_RDONLY ? 0500 : access == O_WRONLY ? 0300 : 0700;
-    __atomic_store_n(&inode->mode, mode, __ATOMIC_RELAXED);
+    atomic_store_explicit(&inode->mode, mode, memory_order_relaxed);
     return 0;
 }
 
