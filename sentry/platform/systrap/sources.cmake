@@ -8,7 +8,7 @@ target_compile_options(systrap_stub PRIVATE
     $<$<COMPILE_LANGUAGE:C>:-O2 -ffreestanding -fno-builtin -fno-stack-protector -fpie
     -fcf-protection=branch -fno-asynchronous-unwind-tables -fno-sanitize=all -mgeneral-regs-only
     -Wall -Wextra>)
-target_link_options(systrap_stub PRIVATE -nostdlib -static -no-pie -fno-sanitize=all
+target_link_options(systrap_stub PRIVATE -nostdlib -static -fno-sanitize=all
     -Wl,--build-id=none -Wl,-z,max-page-size=4096 -Wl,-z,noexecstack
     -Wl,-T,${CMAKE_CURRENT_SOURCE_DIR}/systrap/stub/stub.ld)
 
