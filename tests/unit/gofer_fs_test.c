@@ -402,6 +402,8 @@ Test(gofer_fs, attributes_are_set_on_the_host)
     cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
     attr = (struct iattr){.valid = ATTR_MTIME | ATTR_ATIME | ATTR_TIMES_SET, .mtime = {100, 5}, .atime = {200, 6}};
     cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
+    attr = (struct iattr){.valid = ATTR_MTIME | ATTR_TIMES_SET, .mtime = {300, 7}, .atime = {0, UTIME_OMIT}};
+    cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0, "what isn't valid isn't looked at");
     attr = (struct iattr){.valid = ATTR_SIZE, .size = 4};
     cr_assert_eq(vfs_setattr(g_root, &p, &attr), 0);
     cr_assert_eq(stat(host("hello"), &st), 0);

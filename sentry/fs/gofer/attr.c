@@ -111,10 +111,14 @@ static void fill_request(const struct iattr *attr, struct gofer_setattr_request 
     req->uid = attr->uid;
     req->gid = attr->gid;
     req->size = attr->size;
-    req->atime = (uint64_t)attr->atime.sec;
-    req->atime_nsec = (uint32_t)attr->atime.nsec;
-    req->mtime = (uint64_t)attr->mtime.sec;
-    req->mtime_nsec = (uint32_t)attr->mtime.nsec;
+    if (attr->valid & ATTR_ATIME) {
+        req->atime = (uint64_t)attr->atime.sec;
+        req->atime_nsec = (uint32_t)attr->atime.nsec;
+    }
+    if (attr->valid & ATTR_MTIME) {
+        req->mtime = (uint64_t)attr->mtime.sec;
+        req->mtime_nsec = (uint32_t)attr->mtime.nsec;
+    }
 }
 
 /* A file without a name: its size is changed through its descriptor, the rest only for us. */
