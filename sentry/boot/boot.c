@@ -170,6 +170,9 @@ static int mount_system(struct builder *b, bool host_root)
     if (r == 0)
         r = mount_made(b, "/sys", sys_new, MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "sysfs");
     if (r == 0)
+        r = mount_made(b, "/sys/fs/cgroup", sys_cgroup_new,
+                       MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "cgroup");
+    if (r == 0)
         r = mount_made(b, "/dev", dev_new, MS_NOSUID, "devtmpfs");
     if (r == 0)
         r = mount_made(b, "/dev/pts", devpts_new, MS_NOSUID | MS_NOEXEC, "devpts");
@@ -177,7 +180,7 @@ static int mount_system(struct builder *b, bool host_root)
         r = mount_tmpfs(b, "/dev/shm", 01777, memory / 2, MS_NOSUID | MS_NODEV);
     /* A rootfs's own /tmp stays (a rename out of it must not meet EXDEV); the host's is never shown. */
     if (r == 0 && (host_root || is_absent(b, "/tmp")))
-        r = mount_tmpfs(b, "/tmp", 01777, 0, MS_NOSUID | MS_NODEV);
+        r = mount_tmpfs(b, "/tmp", 01777, 0, MS_NODEV);
     if (r == 0 && (host_root || is_absent(b, "/run")))
         r = mount_tmpfs(b, "/run", 0755, 0, MS_NOSUID | MS_NODEV);
     return r;
@@ -218,7 +221,7 @@ static int build_mounts(struct builder *b, const struct control_config *config,
         r = open_attach(b, m, &sb, &root);
         if (r == 0)
             r = mount_at(b, m->dst, sb, root,
-                         m->kind == CONTROL_MOUNT_BIND ? mount_flags(m) : MS_NOSUID | MS_NODEV, m->dst);
+                         m->kind == CONTROL_MOUNT_BIND ? mount_flags(m) : MS_NODEV, m->dst);
     }
     return r;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fs/cgroup: the sandbox as the root of a cgroup v2 hierarchy, read only: its limits, so that language
- * runtimes which ask here (Java, Go's automaxprocs, .NET) get the same answer as elsewhere. Any fiber.
+ * /sys/fs/cgroup, a file system of its own: the sandbox as the only cgroup of a v2 hierarchy, read only.
+ * It tells the limits, so that language runtimes which ask here (Java, Go, .NET) get the same answer as
+ * elsewhere. Any fiber.
  */
 #include "sentry/fs/proc/machine.h"
 #include "sentry/fs/sys/sys_internal.h"

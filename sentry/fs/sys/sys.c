@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #define SYSFS_MAGIC 0x62656572U
+#define CGROUP2_SUPER_MAGIC 0x63677270U
 #define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
 #define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
 #define DIR(label, table) {.name = (label), .mode = S_IFDIR | 0755, .rows = (table)}
@@ -45,8 +46,7 @@ static const struct synth_row kernel[] = {
     TEXT("uevent_seqnum", "0\n"),
 };
 TABLE(kernel);
-static const struct synth_row fs[] = {
-    {.name = "cgroup", .mode = S_IFDIR | 0755, .rows = &sys_cgroup_rows}, DIR("fuse", &empty_rows)};
+static const struct synth_row fs[] = {DIR("cgroup", &empty_rows), DIR("fuse", &empty_rows)};
 TABLE(fs);
 
 /* ---- net ----------------------------------------------------------------------------------------- */
@@ -136,16 +136,16 @@ static void destroy(struct superblock *sb)
     free(container_of(sb, struct synth_fs, sb));
 }
 
-int sys_new(struct superblock **ret_sb, struct inode **ret_root)
+static int make(const char *type, uint32_t magic, const struct synth_row *root_row,
+                struct superblock **ret_sb, struct inode **ret_root)
 {
     static const struct superblock_ops ops = {.destroy = destroy};
-    static const struct synth_row root_row = {.name = "", .mode = S_IFDIR | 0555, .rows = &root_rows};
     struct synth_fs *made = calloc(1, sizeof *made);
     if (made == NULL)
         return -ENOMEM;
-    superblock_init(&made->sb, &ops, "sysfs", SYSFS_MAGIC);
+    superblock_init(&made->sb, &ops, type, magic);
     made->sb.no_xattr_user = true;
-    struct inode *inode = synth_root_new(made, &root_row);
+    struct inode *inode = synth_root_new(made, root_row);
     if (inode == NULL) {
         superblock_put(&made->sb);
         return -ENOMEM;
@@ -153,4 +153,17 @@ int sys_new(struct superblock **ret_sb, struct inode **ret_root)
     *ret_sb = &made->sb;
     *ret_root = inode;
     return 0;
+}
+
+int sys_new(struct superblock **ret_sb, struct inode **ret_root)
+{
+    static const struct synth_row root_row = {.name = "", .mode = S_IFDIR | 0555, .rows = &root_rows};
+    return make("sysfs", SYSFS_MAGIC, &root_row, ret_sb, ret_root);
+}
+
+int sys_cgroup_new(struct superblock **ret_sb, struct inode **ret_root)
+{
+    static const struct synth_row root_row = {
+        .name = "", .mode = S_IFDIR | 0555, .rows = &sys_cgroup_rows};
+    return make("cgroup2", CGROUP2_SUPER_MAGIC, &root_row, ret_sb, ret_root);
 }

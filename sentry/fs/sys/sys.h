@@ -12,3 +12,5 @@ struct inode;
 
 /* A new /sys; reads g_sandbox and host_facts(). References to both; may sleep. -ENOMEM. */
 MUST_CHECK int sys_new(struct superblock **ret_sb, struct inode **ret_root);
+/* The cgroup v2 hierarchy to be mounted on its fs/cgroup, the same way: read only, one cgroup. */
+MUST_CHECK int sys_cgroup_new(struct superblock **ret_sb, struct inode **ret_root);
