@@ -111,7 +111,8 @@ static const struct synth_rows pressure = SYNTH_ROWS(pressure_rows);
 
 static const struct synth_row root_rows[] = {
     TEXT("cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t0\t1\t1\ncpu\t0\t1\t1\n"
-                    "memory\t0\t1\t1\npids\t0\t1\t1\n"),
+                    "cpuacct\t0\t1\t1\nblkio\t0\t1\t1\nmemory\t0\t1\t1\ndevices\t0\t1\t1\n"
+                    "freezer\t0\t1\t1\nperf_event\t0\t1\t1\nhugetlb\t0\t1\t1\npids\t0\t1\t1\n"),
     TEXT("cmdline", "quiet\n"),
     SHOW("cpuinfo", proc_show_cpuinfo),
     TEXT("crypto", ""),
