@@ -303,8 +303,25 @@ static int lock_range(struct mm *mm, uint64_t start, uint64_t end, bool lock)
     return reached < end ? -ENOMEM : 0;
 }
 
-int mm_mlock(struct mm *mm, const struct mm_limits *limits, guest_addr addr, uint64_t size,
-             bool lock)
+/* Reads where it may not write. Failures are the guest's to meet at its next access. */
+static void populate_range(struct mm *mm, struct platform_thread *pt, uint64_t start, uint64_t end)
+{
+    for (const struct vma *v = tree_find(mm, start); v != NULL && v->start < end;
+         v = tree_next(v)) {
+        uint64_t low = v->start > start ? v->start : start, high = v->end < end ? v->end : end;
+        if (v->prot == PROT_NONE)
+            continue;
+        const struct platform_order order = {
+            .kind = PLATFORM_ORDER_ADVISE,
+            .addr = GUEST_ADDR(low),
+            .size = high - low,
+            .advice = (v->prot & PROT_WRITE) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ};
+        mm_execute_ignore(mm, pt, &order);
+    }
+}
+
+int mm_mlock(struct mm *mm, struct platform_thread *pt, const struct mm_limits *limits,
+             guest_addr addr, uint64_t size, bool lock, bool populate)
 {
     if (lock && limits->locked == 0)
         return -EPERM;
@@ -325,6 +342,8 @@ int mm_mlock(struct mm *mm, const struct mm_limits *limits, guest_addr addr, uin
     }
     if (r == 0)
         r = lock_range(mm, start, end, lock);
+    if (r == 0 && lock && populate)
+        populate_range(mm, pt, start, end);
     mm_end(mm);
     return r;
 }

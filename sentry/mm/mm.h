@@ -124,7 +124,9 @@ int64_t mm_brk(struct mm *mm, struct platform_thread *pt, const struct mm_limits
 int mm_madvise(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size, int advice);
 int mm_msync(struct mm *mm, guest_addr addr, uint64_t size, int flags);
 int mm_mincore(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size, guest_addr vec);
-int mm_mlock(struct mm *mm, const struct mm_limits *limits, guest_addr addr, uint64_t size, bool lock);
+/* `populate`: also fault the pages in, as mlock(2) does, best effort. */
+int mm_mlock(struct mm *mm, struct platform_thread *pt, const struct mm_limits *limits, guest_addr addr,
+             uint64_t size, bool lock, bool populate);
 int mm_mlockall(struct mm *mm, const struct mm_limits *limits, int flags, bool lock);
 
 /* RLIMIT_STACK became `limit`: gives up the part of the main stack that lies beyond it and below

@@ -140,26 +140,29 @@ int64_t sys_mincore(struct task *task, guest_addr addr, uint64_t length, guest_a
     return mm_mincore(task->mm, task->pt, addr, length, vec);
 }
 
-static int64_t lock_range(struct task *task, guest_addr addr, uint64_t length, bool lock)
+static int64_t lock_range(struct task *task, guest_addr addr, uint64_t length, bool lock,
+                          bool populate)
 {
     struct mm_limits limits;
     task_mm_limits(task, &limits);
-    return mm_mlock(task->mm, &limits, addr, length, lock);
+    return mm_mlock(task->mm, task->pt, &limits, addr, length, lock, populate);
 }
 
 int64_t sys_mlock(struct task *task, guest_addr addr, uint64_t length)
 {
-    return lock_range(task, addr, length, true);
+    return lock_range(task, addr, length, true, true);
 }
 
 int64_t sys_mlock2(struct task *task, guest_addr addr, uint64_t length, int flags)
 {
-    return (flags & ~(int)MLOCK_ONFAULT) != 0 ? -EINVAL : lock_range(task, addr, length, true);
+    if ((flags & ~(int)MLOCK_ONFAULT) != 0)
+        return -EINVAL;
+    return lock_range(task, addr, length, true, flags == 0);
 }
 
 int64_t sys_munlock(struct task *task, guest_addr addr, uint64_t length)
 {
-    return lock_range(task, addr, length, false);
+    return lock_range(task, addr, length, false, false);
 }
 
 int64_t sys_mlockall(struct task *task, int flags)

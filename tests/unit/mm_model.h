@@ -438,7 +438,9 @@ static void step_mlock(struct world *w, struct model_input *in)
     size_t page = take_page(in), count = take_count(in);
     bool lock = model_take(in, 2) == 0;
     snprintf(w->what, sizeof(w->what), "%s %zu+%zu", lock ? "mlock" : "munlock", page, count);
-    long got = mm_mlock(w->mm, &w->limits, FAKE_AT(page), count * PAGE_SIZE, lock), wanted = 0;
+    long got =
+             mm_mlock(w->mm, &w->thread, &w->limits, FAKE_AT(page), count * PAGE_SIZE, lock, true),
+         wanted = 0;
     for (size_t i = page; i < page + count; i++) {
         if (i >= FAKE_PAGES || !w->pages[i].mapped) {
             wanted = -ENOMEM;

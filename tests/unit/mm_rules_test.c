@@ -84,9 +84,11 @@ Test(mm_rules, limits_of_address_space_data_and_locked_memory)
     g_limits.data = UINT64_MAX;
     g_limits.locked = 3 * PAGE_SIZE;
     IS(map_anon(0, 4, rw, MAP_LOCKED), -EAGAIN);
-    IS(mm_mlock(g_mm, &g_limits, FAKE_AT(100), 3 * PAGE_SIZE, true), 0);
-    IS(mm_mlock(g_mm, &g_limits, GUEST_ADDR(100 * PAGE_SIZE + 5), 2 * PAGE_SIZE, true), 0);
-    IS(mm_mlock(g_mm, &g_limits, FAKE_AT(103), 1, true), -ENOMEM);
+    IS(mm_mlock(g_mm, &g_thread, &g_limits, FAKE_AT(100), 3 * PAGE_SIZE, true, false), 0);
+    IS(mm_mlock(g_mm, &g_thread, &g_limits, GUEST_ADDR(100 * PAGE_SIZE + 5), 2 * PAGE_SIZE, true,
+                false),
+       0);
+    IS(mm_mlock(g_mm, &g_thread, &g_limits, FAKE_AT(103), 1, true, false), -ENOMEM);
     IS(mm_mlockall(g_mm, &g_limits, MCL_CURRENT, true), -ENOMEM);
     IS(mm_mlockall(g_mm, &g_limits, 64, true), -EINVAL);
     IS(mm_mlockall(g_mm, &g_limits, 0, false), 0);
@@ -94,7 +96,7 @@ Test(mm_rules, limits_of_address_space_data_and_locked_memory)
     mm_get_counts(g_mm, &counts);
     IS(counts.locked, 0);
     g_limits.locked = 0;
-    IS(mm_mlock(g_mm, &g_limits, FAKE_AT(100), 1, true), -EPERM);
+    IS(mm_mlock(g_mm, &g_thread, &g_limits, FAKE_AT(100), 1, true, false), -EPERM);
 }
 
 Test(mm_rules, mprotect_stops_at_a_hole)
@@ -188,7 +190,7 @@ Test(mm_rules, madvise_refuses_as_linux_does)
     IS(mm_madvise(g_mm, &g_thread, GUEST_ADDR(1), 1, MADV_DONTNEED), -EINVAL);
     IS(mm_madvise(g_mm, &g_thread, FAKE_AT(100), -PAGE_SIZE, MADV_DONTNEED), -EINVAL);
     IS(advise(100, 0, MADV_DONTNEED), 0);
-    mm_mlock(g_mm, &g_limits, FAKE_AT(101), PAGE_SIZE, true);
+    mm_mlock(g_mm, &g_thread, &g_limits, FAKE_AT(101), PAGE_SIZE, true, false);
     IS(advise(100, 4, MADV_DONTNEED), -EINVAL);
     IS(last_order()->size, PAGE_SIZE); /* what lies before */
     file = fake_object(9, true, true);
@@ -208,7 +210,7 @@ Test(mm_rules, msync_syncs_shared_mappings_and_finds_holes)
     IS(mm_msync(g_mm, FAKE_AT(101), 9 * PAGE_SIZE, MS_ASYNC), -ENOMEM);
     IS(mm_msync(g_mm, FAKE_AT(101), PAGE_SIZE, MS_SYNC | MS_ASYNC), -EINVAL);
     IS(mm_msync(g_mm, FAKE_AT(101), PAGE_SIZE, 64), -EINVAL);
-    mm_mlock(g_mm, &g_limits, FAKE_AT(100), PAGE_SIZE, true);
+    mm_mlock(g_mm, &g_thread, &g_limits, FAKE_AT(100), PAGE_SIZE, true, false);
     IS(mm_msync(g_mm, FAKE_AT(100), PAGE_SIZE, MS_INVALIDATE), -EBUSY);
     IS(file.refs, 3);
     unmap(100, 4);
