@@ -12,6 +12,7 @@
 #include "sentry/task/table.h"
 #include "sentry/syscalls/time_convert.h"
 #include "sentry/task/restart.h"
+#include "sentry/fs/proc/machine.h"
 #include "sentry/syscalls/release.h"
 #include <asm/prctl.h>
 #include <errno.h>
@@ -80,14 +81,15 @@ static_assert(sizeof(struct linux_sysinfo) == 112, "sysinfo");
 
 int64_t sys_sysinfo(struct task *task, guest_addr info)
 {
-    uint64_t total = g_sandbox.memory_limit != 0 ? g_sandbox.memory_limit : host_facts()->memory_total;
-    struct linux_sysinfo s = {
-        .uptime = (int64_t)((host_monotonic_ns() - g_sandbox.boot_ns) / 1000000000u) + 1,
-        .totalram = total,
-        .freeram = total / 2, /* what is free is the host's affair; see /proc/meminfo */
+    struct linux_sysinfo s = { /* as /proc/meminfo, uptime and loadavg have it */
+        .uptime = (int64_t)(machine_uptime_ns() / 1000000000u),
+        .totalram = machine_memory_total(),
+        .freeram = machine_memory_free(),
+        .sharedram = machine_memory_shared(),
         .procs = (uint16_t)tasks_count(),
         .mem_unit = 1,
     };
+    machine_load(s.loads);
     return copy_out_obj(task->mm, info, &s);
 }
 

@@ -4,6 +4,7 @@
  * link gives the caller another process's file, so each asks ptrace(2)'s rule first.
  */
 #include "sentry/fs/proc/proc_internal.h"
+#include "sentry/task/pidfd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -167,6 +168,14 @@ static int show_fdinfo(const struct synth_key *key, const struct creds *reader, 
     text_printf(out, "pos:\t%lld\nflags:\t0%o\nmnt_id:\t%d\nino:\t%llu\n", (long long)f->pos,
                 flags | (cloexec ? (unsigned)O_CLOEXEC : 0u), f->path.mount != NULL ? f->path.mount->id : 0,
                 (unsigned long long)f->inode->ino);
+    struct thread_group *g = pidfd_group(f);
+    if (g != NULL) { /* glibc's pidfd_getpid(3) reads this */
+        tasks_lock();
+        int pid = g->state == GROUP_DEAD ? -1 : g->tgid;
+        tasks_unlock();
+        text_printf(out, "Pid:\t%d\nNSpid:\t%d\n", pid, pid);
+        group_put(g);
+    }
     return 0;
 }
 
