@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -30,8 +31,9 @@
 static_assert(GOFER_SLOTS <= 32, "one bit for each slot");
 
 struct pending_fd {
+    bool is_there;
     uint32_t seq;
-    int hfd; /* owned; -1 = none */
+    int hfd; /* owned; -ENFILE: it came when we had no room for one more */
 };
 
 struct gofer_client {
@@ -125,8 +127,6 @@ static struct gofer_client *make(int channel, enum gofer_transport transport)
     lock_init(&c->slot_lock);
     lock_init(&c->fd_lock);
     wait_queue_init(&c->slot_free);
-    for (size_t i = 0; i < GOFER_SLOTS; i++)
-        c->pending[i].hfd = -1;
     return c;
 }
 
@@ -168,12 +168,19 @@ int gofer_client_new(int channel, enum gofer_transport transport, void (*dead)(v
     return 0;
 }
 
+static void drop_pending(struct pending_fd *p)
+{
+    if (p->is_there)
+        host_close(p->hfd);
+    p->is_there = false;
+}
+
 void gofer_client_free(struct gofer_client *c)
 {
     if (!c)
         return;
     for (size_t i = 0; i < GOFER_SLOTS; i++)
-        host_close(c->pending[i].hfd);
+        drop_pending(&c->pending[i]);
     host_close(c->channel);
     if (c->ring)
         (void)host_call2(SYS_munmap, c->ring, GOFER_RING_SIZE);
@@ -249,49 +256,62 @@ void gofer_rpc_end(struct gofer_rpc *rpc) NO_LOCK_ANALYSIS
 
 /* ---- transports ---------------------------------------------------------------------------------- */
 
-/* One note with its descriptor (-1 if none). 0 or -errno. */
+/* #syscalls recvmsg: notes and descriptors of the gofer */
+
+/* One note with its descriptor: -1 if none came, -ENFILE if this process has no room for it (which is no reason
+ * to give the gofer up, so fdpass_recv() won't do). 0 or -errno. */
 static int receive_note(struct gofer_client *c, struct gofer_note *ret, int *ret_hfd)
 {
-    uint8_t bytes[GOFER_NOTE_SIZE];
-    size_t count = 0;
+    uint8_t bytes[GOFER_NOTE_SIZE + 1];
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    long size;
+    memset(&control, 0, sizeof(control));
+    do {
+        size = host_call3(SYS_recvmsg, c->channel, &message, MSG_CMSG_CLOEXEC);
+    } while (size == -EINTR);
+    if (size <= 0)
+        return size ? (int)size : -EPIPE;
     AUTO_FD hfd = -1;
-    ssize_t size = fdpass_recv(c->channel, bytes, sizeof(bytes), &hfd, 1, &count);
-    if (size < 0)
-        return (int)size;
-    if (size == 0)
-        return -EPIPE;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(&hfd, CMSG_DATA(header), sizeof(hfd));
     if (gofer_get_note(bytes, (size_t)size, ret))
         return -EPROTO;
-    *ret_hfd = count ? take_fd(&hfd) : -1;
+    *ret_hfd = hfd < 0 && (message.msg_flags & MSG_CTRUNC) ? -ENFILE : take_fd(&hfd);
     return 0;
 }
 
 /* The descriptor that the gofer sent before it answered call `seq` of `slot`. Another caller may have
- * received it. */
+ * received it. -ENFILE: no room for it. */
 static int take_descriptor(struct gofer_client *c, uint32_t slot, uint32_t seq)
 {
     int found = -EPROTO;
     lock_acquire(&c->fd_lock);
     for (;;) {
         struct pending_fd *mine = &c->pending[slot];
-        if (mine->hfd >= 0) {
-            int hfd = take_fd(&mine->hfd);
-            if (mine->seq == seq) {
-                found = hfd;
-                break;
-            }
-            host_close(hfd); /* of a call that was given up */
+        if (mine->is_there && mine->seq == seq) {
+            mine->is_there = false;
+            found = mine->hfd;
+            break;
         }
+        drop_pending(mine); /* of a call that was given up */
         struct gofer_note note;
         int hfd = -1;
         if (receive_note(c, &note, &hfd))
             break;
-        if (note.kind != GOFER_NOTE_FD || hfd < 0) {
+        if (note.kind != GOFER_NOTE_FD || hfd == -1) {
             host_close(hfd);
             break;
         }
-        host_close(c->pending[note.slot].hfd);
-        c->pending[note.slot] = (struct pending_fd){.seq = note.seq, .hfd = hfd};
+        drop_pending(&c->pending[note.slot]);
+        c->pending[note.slot] = (struct pending_fd){.is_there = true, .seq = note.seq, .hfd = hfd};
     }
     lock_release(&c->fd_lock);
     return found;
@@ -303,11 +323,12 @@ static int64_t call_by_notification(struct gofer_client *c, struct gofer_rpc *rp
     if (result == -ENOSYS) /* nobody holds the listener any more */
         return set_dead(c, "is gone");
     if (result >= 0 && (result & GOFER_RESULT_FD)) {
-        rpc->hfd = take_descriptor(c, rpc->slot, seq);
-        if (rpc->hfd < 0) {
-            rpc->hfd = -1;
+        int hfd = take_descriptor(c, rpc->slot, seq);
+        if (hfd == -ENFILE)
+            return hfd;
+        if (hfd < 0)
             return set_dead(c, "promised a descriptor that didn't come");
-        }
+        rpc->hfd = hfd;
     }
     return result;
 }
@@ -320,16 +341,18 @@ static int64_t call_by_channel(struct gofer_client *c, struct gofer_rpc *rpc, ui
         call[4 + i] = (uint8_t)(seq >> (8 * i));
     }
     struct gofer_note note;
+    int hfd = -1;
     int error = fdpass_send(c->channel, call, sizeof(call), NULL, 0);
     if (!error)
-        error = receive_note(c, &note, &rpc->hfd);
+        error = receive_note(c, &note, &hfd);
+    rpc->hfd = hfd >= 0 ? hfd : -1;
     if (error)
         return set_dead(c, error == -EPROTO ? "sent something that isn't a reply" : "is gone");
     bool has_fd = note.result >= 0 && (note.result & GOFER_RESULT_FD);
     if (note.kind != GOFER_NOTE_REPLY || note.slot != rpc->slot || note.seq != seq ||
-        has_fd != (rpc->hfd >= 0))
+        has_fd != (hfd != -1))
         return set_dead(c, "sent a reply to something else");
-    return note.result;
+    return hfd == -ENFILE ? hfd : note.result;
 }
 
 static int64_t call(struct gofer_client *c, struct gofer_rpc *rpc, uint32_t seq)

@@ -74,14 +74,22 @@ static void close_all(const int hfds[FD_KINDS])
         host_close(hfds[i]);
 }
 
-static void trim_idle(struct gofer_fs *fs)
+/* Closes what the inode that has been idle for longest holds, if more than `above` are. False: nothing to do. */
+static bool trim_one(struct gofer_fs *fs, uint32_t above)
 {
     int hfds[FD_KINDS] = {-1, -1, -1};
     lock_acquire(&fs->lock);
-    if (fs->idle_count > IDLE_FDS_MAX)
+    bool found = fs->idle_count > above;
+    if (found)
         take_unused_locked(fs, TAILQ_FIRST(&fs->idle), hfds);
     lock_release(&fs->lock);
     close_all(hfds);
+    return found;
+}
+
+static void trim_idle(struct gofer_fs *fs)
+{
+    (void)trim_one(fs, IDLE_FDS_MAX);
 }
 
 static bool take_present(struct gofer_fs *fs, struct node *node, const int *kinds, int *ret_kind,
@@ -104,8 +112,8 @@ static bool take_present(struct gofer_fs *fs, struct node *node, const int *kind
     return found;
 }
 
-/* Asks the gofer. The descriptor or -errno. */
-static int ask(struct inode *inode, int kind)
+/* Asks the gofer once. The descriptor or -errno. */
+static int ask_once(struct inode *inode, int kind)
 {
     struct gofer_fs *fs = fs_of(inode);
     AUTO_RPC rpc = {0};
@@ -125,6 +133,17 @@ static int ask(struct inode *inode, int kind)
     if (fs->shared)
         node_apply_stat(node_of(inode), &reply.stat);
     return take_fd(&rpc.hfd);
+}
+
+/* The descriptor or -errno. */
+static int ask(struct inode *inode, int kind)
+{
+    int hfd = ask_once(inode, kind);
+    if (hfd != -ENFILE)
+        return hfd;
+    while (trim_one(fs_of(inode), 0)) /* this process has too many: idle ones are only a cache */
+        ;
+    return ask_once(inode, kind);
 }
 
 int fd_get(struct inode *inode, uint32_t flags, int *ret_kind, int *ret_hfd)
