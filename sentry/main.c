@@ -17,6 +17,7 @@
 #include "sentry/drills.h"
 #include "sentry/fs/gofer/client.h"
 #include "sentry/platform/platform.h"
+#include "sentry/platform/wakeable.h"
 #include "sentry/sched/sched.h"
 #include "sentry/task/host_facts.h"
 #include "sentry/task/task.h"
@@ -24,6 +25,7 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,12 @@ static const struct confine_rule rules[] = {
     {SYS_fcntl, 1, {{1, CONFINE_EQ, F_ADD_SEALS, 0}}},
     {SYS_fcntl, 1, {{1, CONFINE_EQ, F_GET_SEALS, 0}}},
     {SYS_fcntl, 1, {{1, CONFINE_EQ, F_DUPFD_CLOEXEC, 0}}},
+    {SYS_kill, 1, {{1, CONFINE_EQ, SIGKILL, 0}}},
+    {SYS_tgkill, 1, {{2, CONFINE_EQ, SIGUSR1, 0}}}, /* kicks of stubs */
+    {SYS_tgkill, 1, {{2, CONFINE_EQ, WAKEABLE_SIGNAL, 0}}}, /* our own threads */
+    {SYS_tgkill, 1, {{2, CONFINE_EQ, SIGABRT, 0}}}, /* a failed assertion */
+    {SYS_tgkill, 1, {{2, CONFINE_EQ, 0, 0}}},       /* whether it's there */
+    {SYS_sendto, 1, {{4, CONFINE_EQ, 0, 0}}},       /* to whom it's connected, nobody else */
     {SYS_mmap, 1, {{2, CONFINE_MASKED_EQ, 0, PROT_EXEC}}},
     {SYS_mprotect, 1, {{2, CONFINE_MASKED_EQ, 0, PROT_EXEC}}},
 };
@@ -102,9 +110,10 @@ static void protect_from_oom(struct control_fds *fds)
 }
 
 /* Capabilities, ids, dumpability: everything that needs no filter. The process has one thread. */
-static void give_up_rights(void)
+static void give_up_rights(uint64_t drill)
 {
-    check("can't drop capabilities", confine_set_caps(0));
+    if (!drill_leaves_out(drill, DRILL_HOLE_CAPS))
+        check("can't drop capabilities", confine_set_caps(0));
     check("can't confine the process", confine_process());
 }
 
@@ -141,6 +150,9 @@ static void wake_worker(void *arg, unsigned worker)
 static void child_died(void *arg)
 {
     platform_reap(arg);
+    const char *why = platform_failure(arg);
+    if (why != NULL)
+        session_exit(125, why);
 }
 
 static struct platform *start_platform(const struct control_config *config)
@@ -151,7 +163,7 @@ static struct platform *start_platform(const struct control_config *config)
         .name = config->platform[0] != '\0' ? config->platform : NULL,
         .cpu_count = config->limits.cpu_count > 0 ? config->limits.cpu_count : 1,
         .max_processes = TASK_PID_MAX,
-        .open_filter = drill_opens_filter(config->drill),
+        .open_filter = drill_leaves_out(config->drill, DRILL_HOLE_STUB_FILTER),
     };
     int r = platform_new(&wanted, &p, &why);
     if (r != 0) {
@@ -197,30 +209,36 @@ int main(void)
     check("can't read the configuration", control_recv_start(CONTROL_FD, &config, &fds));
     log_init(fds.log, (enum log_format)config.log_format, (enum log_level)config.log_level, "sentry");
     crash_init();
-    (void)mallopt(M_ARENA_MAX, 2); /* fibers move between threads: more arenas only waste memory */
+    /* One arena: further ones open /proc/sys/vm/overcommit_memory when they shrink, and only waste memory. */
+    (void)mallopt(M_ARENA_MAX, 1);
     host_facts_init();
 
     /* Landlock forbids mounts, and stubs have to be of our Landlock domain: so this order. */
-    check("can't enter an empty root", confine_enter_empty_root());
+    drill_prepare(&config);
+    if (!drill_leaves_out(config.drill, DRILL_HOLE_ROOT))
+        check("can't enter an empty root", confine_enter_empty_root());
     int landlock_abi = 0;
-    check("can't restrict itself by Landlock", confine_landlock(&landlock_abi));
+    if (!drill_leaves_out(config.drill, DRILL_HOLE_LANDLOCK))
+        check("can't restrict itself by Landlock", confine_landlock(&landlock_abi));
     struct platform *p = start_platform(&config);
     if (config.mode == CONTROL_MODE_FEATURES)
         describe_and_exit(p);
     protect_from_oom(&fds);
 
-    give_up_rights();
+    give_up_rights(config.drill);
     tasks_init();
     boot_init(&config);
     start_scheduler(p);
     struct gofer_client *client;
     check("can't reach the gofer",
           gofer_client_new(take_fd(&fds.gofer), GOFER_BY_NOTIFICATION, gofer_died, NULL, &client));
-    int listener = install_filter(!g_sandbox.info->may_hand_off);
+    int listener = drill_leaves_out(config.drill, DRILL_HOLE_FILTER)
+                       ? drill_open_filter()
+                       : install_filter(!g_sandbox.info->may_hand_off);
 
     check("can't tell the CLI", control_send(CONTROL_FD, CONTROL_READY, 0, 0, NULL, listener));
     host_close(listener);
-    drill_run(config.drill);
+    drill_run(&config);
     check("can't listen to the CLI", session_start(&config, &fds, client));
     sched_run();
     return 0;

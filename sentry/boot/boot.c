@@ -358,6 +358,8 @@ static int start_command(struct builder *b, const struct control_config *config,
     if (r != 0)
         return fail(text, EXIT_CANNOT_EXECUTE, config->argv[0], r);
     g_first = group;
+    if (config->tty_mask != 0)
+        console_make_controlling(group);
     return 0;
 }
 

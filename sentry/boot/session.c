@@ -57,8 +57,7 @@ static void exit_entry(void *arg)
 
 static void first_exited(struct thread_group *g, int wait_status)
 {
-    if (boot_first_group() != NULL && g != boot_first_group())
-        return; /* an orphan that init adopted */
+    (void)g;
     int status = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
     static _Atomic bool once;
     if (atomic_exchange(&once, true))

@@ -298,8 +298,8 @@ int64_t sys_capget(struct task *task, guest_addr header_addr, guest_addr data)
     struct linux_cap_header header;
     size_t count;
     int r = cap_elements(task, header_addr, &header, &count);
-    if (r == -EINVAL && guest_addr_is_null(data))
-        return 0;
+    if (guest_addr_is_null(data) && (r == 0 || r == -EINVAL))
+        return 0; /* only asks for the version */
     if (r != 0)
         return r;
     if (header.pid < 0)

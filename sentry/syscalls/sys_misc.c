@@ -10,6 +10,7 @@
 #include "sentry/task/futex.h"
 #include "sentry/task/host_facts.h"
 #include "sentry/task/table.h"
+#include "sentry/task/timers.h"
 #include "sentry/syscalls/time_convert.h"
 #include "sentry/task/restart.h"
 #include "sentry/fs/proc/machine.h"
@@ -155,6 +156,8 @@ static int64_t change_limit(struct task *caller, struct thread_group *g, uint32_
             g->rlimits[resource] = *new_limit;
     }
     tasks_unlock();
+    if (r == 0 && new_limit != NULL && resource == RLIMIT_CPU)
+        cpu_limit_changed(g);
     return r;
 }
 
@@ -231,6 +234,7 @@ static int64_t prctl_name(struct task *task, bool set, guest_addr addr)
         return copy_out(task->mm, addr, task->comm, TASK_COMM_SIZE);
     ssize_t len = copy_in_str(task->mm, name, sizeof name, addr);
     if (len == -ENAMETOOLONG) { /* cut, not refused */
+        memset(name, 0, sizeof name);
         if (copy_in(task->mm, name, addr, sizeof name - 1) != 0)
             return -EFAULT;
     } else if (len < 0) {

@@ -166,15 +166,15 @@ static int strings_copy_in(struct task *task, guest_addr array, struct exec_stri
     return r;
 }
 
-static int64_t exec_file(struct task *task, struct file *file, const char *path, guest_addr argv,
-                         guest_addr envp)
+static int64_t exec_file(struct task *task, struct file *file, const char *path, bool path_is_lost,
+                         guest_addr argv, guest_addr envp)
 {
     struct exec_strings args = {0}, env = {0};
     int r = strings_copy_in(task, argv, &args);
     if (r == 0)
         r = strings_copy_in(task, envp, &env);
     if (r == 0)
-        r = task_exec(task, file, path, &args, &env);
+        r = task_exec(task, file, path, path_is_lost, &args, &env);
     strings_fini(&args);
     strings_fini(&env);
     return r;
@@ -217,7 +217,8 @@ int64_t sys_execveat(struct task *task, int dirfd, guest_addr path, guest_addr a
             fd_name = NULL;
     }
     const char *shown = fd_name != NULL ? fd_name : name;
-    int64_t result = exec_file(task, file, shown, argv, envp);
+    int64_t result = exec_file(task, file, shown, fd_name != NULL && fd_table_get_cloexec(task->fds, dirfd) == 1,
+                               argv, envp);
     file_put(file);
     return result;
 }
@@ -299,7 +300,7 @@ static int waitid_request(struct task *task, int idtype, int id, struct wait_req
         AUTO_FILE f = fd_table_get_file(task->fds, id);
         struct thread_group *g = f != NULL ? pidfd_group(f) : NULL;
         if (g == NULL)
-            return f == NULL ? -EBADF : -EINVAL;
+            return -EBADF;
         request->which = WAIT_FOR_PID;
         request->id = g->tgid;
         if (f->flags & O_NONBLOCK)
@@ -376,15 +377,15 @@ int64_t sys_set_tid_address(struct task *task, guest_addr addr)
 
 int64_t sys_setpgid(struct task *task, int pid, int pgid)
 {
-    if (pgid < 0)
-        return -EINVAL;
     struct thread_group *self = task->group;
-    tasks_lock();
     int target = pid == 0 ? self->tgid : pid;
-    struct thread_group *g = group_find_locked(target);
-    int r = 0;
     if (pgid == 0)
         pgid = target;
+    if (pgid < 0)
+        return -EINVAL;
+    tasks_lock();
+    struct thread_group *g = group_find_locked(target);
+    int r = 0;
     if (g == NULL || g->state != GROUP_ALIVE || g->pgrp == NULL)
         r = -ESRCH;
     else if (g != self && g->parent != self)

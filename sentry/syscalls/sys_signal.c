@@ -349,6 +349,19 @@ int64_t sys_rt_tgsigqueueinfo(struct task *task, int tgid, int tid, int signo, g
     return send_to_thread(task, tgid, tid, &info);
 }
 
+/* pidfd_send_signal(2): the siginfo must name the same signal. */
+static int pidfd_info_copy_in(struct task *task, int tgid, int signo, guest_addr addr,
+                              struct linux_siginfo *ret)
+{
+    if (copy_in_obj(task->mm, ret, addr) != 0)
+        return -EFAULT;
+    if (ret->signo != signo)
+        return -EINVAL;
+    if ((ret->code >= 0 || ret->code == SI_TKILL) && tgid != task->group->tgid)
+        return -EPERM;
+    return 0;
+}
+
 int64_t sys_pidfd_send_signal(struct task *task, int pidfd, int signo, guest_addr addr, uint32_t flags)
 {
     struct linux_siginfo info;
@@ -362,7 +375,7 @@ int64_t sys_pidfd_send_signal(struct task *task, int pidfd, int signo, guest_add
     if (guest_addr_is_null(addr))
         info_from_user(task, &info, signo, SI_USER);
     else
-        r = queueinfo_copy_in(task, g->tgid, signo, addr, &info);
+        r = pidfd_info_copy_in(task, g->tgid, signo, addr, &info);
     tasks_lock();
     bool is_gone = g->state == GROUP_DEAD;
     tasks_unlock();

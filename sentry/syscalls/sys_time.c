@@ -274,10 +274,9 @@ int64_t sys_getitimer(struct task *task, int which, guest_addr value)
 {
     struct timer_setting setting = {0};
     struct linux_itimerval out;
-    if (which == ITIMER_REAL)
-        itimer_real_get(task->group, &setting);
-    else if (which != ITIMER_VIRTUAL && which != ITIMER_PROF)
+    if (which < ITIMER_REAL || which > ITIMER_PROF)
         return -EINVAL;
+    itimer_get(task->group, which, &setting);
     setting_to_itimerval(&setting, &out);
     return copy_out_obj(task->mm, value, &out);
 }
@@ -293,10 +292,7 @@ int64_t sys_setitimer(struct task *task, int which, guest_addr value, guest_addr
     if (timeval_to_ns(&in.value, &setting.value_ns) != 0 ||
         timeval_to_ns(&in.interval, &setting.interval_ns) != 0)
         return -EINVAL;
-    if (which == ITIMER_REAL)
-        itimer_real_set(task->group, &setting, &previous);
-    else if (setting.value_ns != 0)
-        return -ENOSYS; /* CPU-time timers: an error is better than a timer that never fires */
+    itimer_set(task->group, which, &setting, &previous);
     setting_to_itimerval(&previous, &out);
     if (!guest_addr_is_null(old) && copy_out_obj(task->mm, old, &out) != 0)
         return -EFAULT;
@@ -306,7 +302,7 @@ int64_t sys_setitimer(struct task *task, int which, guest_addr value, guest_addr
 int64_t sys_alarm(struct task *task, uint32_t seconds)
 {
     struct timer_setting setting = {.value_ns = (uint64_t)seconds * NSEC}, old;
-    itimer_real_set(task->group, &setting, &old);
+    itimer_set(task->group, ITIMER_REAL, &setting, &old);
     if (old.value_ns == 0)
         return 0;
     uint64_t left = (old.value_ns + NSEC / 2) / NSEC;

@@ -10,6 +10,7 @@
 #include "sentry/task/pidfd.h"
 #include "sentry/task/restart.h"
 #include "sentry/task/table.h"
+#include "sentry/task/timers.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -379,6 +380,8 @@ int64_t task_clone(struct task *parent, const struct task_clone_args *args)
         free(parent->vfork_xstate);
         parent->vfork_xstate = NULL;
     }
+    if (!(args->flags & CLONE_THREAD))
+        cpu_limit_changed(child->group);
     fiber_start(&child->fiber, task_first_entry, child);
     if (is_vfork)
         vfork_wait(parent, child);

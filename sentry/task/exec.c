@@ -41,6 +41,7 @@ struct exec_state {
     struct image program, interpreter;
     bool has_interpreter;
     const char *execfn;             /* borrowed */
+    bool path_is_lost;
     char **argv;                    /* owned array of owned strings: the scripts' words included */
     size_t argc;
     const struct exec_strings *envp;
@@ -209,6 +210,8 @@ static int find_image(struct task *t, struct exec_state *s, struct file *file, c
             r = read_elf(&s->program);
             return r == 0 ? open_interpreter(t, s) : r;
         }
+        if (depth == 0 && s->path_is_lost)
+            return -ENOENT;
         if (depth >= LOADER_SCRIPT_DEPTH_MAX)
             return -ELOOP;
         r = loader_parse_script(s->program.head, s->program.head_size, &s->script);
@@ -367,6 +370,25 @@ static void choose_addresses(struct exec_state *s)
             mm_exec_choose_base(s->mm, interp->high - interp->low, interp->align, true) - interp->low;
 }
 
+/* Where the program's code and data lie, for /proc/PID/stat: as Linux's ELF loader has it. */
+static void note_layout(struct mm_layout *l, const struct mm_exec_segment *segments, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct mm_exec_segment *s = &segments[i];
+        uint64_t end = s->zero_from != 0 ? s->zero_from : s->addr + s->size;
+        if ((s->prot & PROT_EXEC) != 0) {
+            if (l->start_code == 0 || s->addr < l->start_code)
+                l->start_code = s->addr;
+            if (end > l->end_code)
+                l->end_code = end;
+        }
+        if (s->object != NULL && s->addr > l->start_data)
+            l->start_data = s->addr;
+        if (s->object != NULL && end > l->end_data)
+            l->end_data = end;
+    }
+}
+
 static int build_space(struct task *t, struct exec_state *s)
 {
     struct platform_space *space;
@@ -381,6 +403,8 @@ static int build_space(struct task *t, struct exec_state *s)
     s->stack_top = mm_exec_layout(s->mm, stack_limit);
     choose_addresses(s);
     r = add_segments(s, &s->program);
+    if (r == 0)
+        note_layout(mm_layout_of(s->mm), s->segments, s->segment_count);
     if (r == 0 && s->has_interpreter)
         r = add_segments(s, &s->interpreter);
     if (r != 0)
@@ -551,13 +575,14 @@ static int copy_argv(struct exec_state *s, const struct exec_strings *argv)
     return 0;
 }
 
-int task_exec(struct task *t, struct file *file, const char *path, const struct exec_strings *argv,
-              const struct exec_strings *envp)
+int task_exec(struct task *t, struct file *file, const char *path, bool path_is_lost,
+              const struct exec_strings *argv, const struct exec_strings *envp)
 {
     struct exec_state *s = calloc(1, sizeof *s);
     if (s == NULL)
         return -ENOMEM;
     s->execfn = path;
+    s->path_is_lost = path_is_lost;
     s->envp = envp;
     int r = copy_argv(s, argv);
     if (r == 0)

@@ -296,7 +296,7 @@ void task_exit(struct task *t, int wait_status)
         task_unlink_locked(t);
     bool is_first = false;
     if (is_last) {
-        is_first = g->parent == g_sandbox.init_group;
+        is_first = g->is_first;
         finish_group_locked(g, wait_status, &dead, &orphans);
     }
     int final_code = g->exit_code;

@@ -74,8 +74,11 @@ static struct task *make_task(const struct task_first *first)
     group_put(g);
     memcpy(g->rlimits, g_sandbox.init_group->rlimits, sizeof g->rlimits);
     g->exit_signal = SIGCHLD;
+    g->is_first = true;
     t->fds = first->fds;
     t->creds = creds_new(first->uid, first->gid, &first->gid, 1);
+    if (t->creds != NULL && first->uid == 0) /* root of its own world: the sentry honours them, not the host */
+        t->creds->cap_permitted = t->creds->cap_effective = t->creds->cap_bounding = (1ULL << 41) - 1;
     struct path root = {g_sandbox.ns->root, g_sandbox.ns->root->root};
     t->fs = fs_context_new(g_sandbox.ns, &root, first->cwd);
     unsigned cpus = g_sandbox.cpu_count;
@@ -126,7 +129,7 @@ int task_start_first(const struct task_first *first, struct thread_group **ret_g
     if (r == 0)
         r = link_first(t, first->own_session);
     if (r == 0)
-        r = task_exec(t, file, path, first->argv, first->envp);
+        r = task_exec(t, file, path, false, first->argv, first->envp);
     if (file != NULL)
         file_put(file);
     free(path);

@@ -5,6 +5,7 @@
  */
 #define LOG_MODULE "signal"
 #include "sentry/task/table.h"
+#include "sentry/task/timers.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 void signal_queue_init(struct signal_queue *q)
 {
     q->mask = 0;
+    q->count = 0;
     TAILQ_INIT(&q->queue);
 }
 
@@ -36,6 +38,7 @@ void signal_queue_flush(struct signal_queue *q)
         TAILQ_REMOVE(&q->queue, e, entry);
         free(e);
     }
+    q->count = 0;
     q->mask = 0;
 }
 
@@ -48,6 +51,7 @@ static void queue_drop(struct signal_queue *q, signal_set which)
     {
         if (which & SIGSET_BIT(e->info.signo)) {
             TAILQ_REMOVE(&q->queue, e, entry);
+            q->count--;
             free(e);
         }
     }
@@ -197,11 +201,15 @@ static int send_locked(struct thread_group *g, struct task *only, const struct l
         return 0;
     if (signo < LINUX_SIGRTMIN && (q->mask & SIGSET_BIT(signo)))
         return 0;
+    if (signo >= LINUX_SIGRTMIN && info->code != SI_TIMER &&
+        (uint64_t)q->count + g->pending.count >= g->rlimits[RLIMIT_SIGPENDING].soft)
+        return -EAGAIN;
     struct queued_signal *e = malloc(sizeof *e);
     if (e == NULL)
         return -EAGAIN;
     e->info = *info;
     TAILQ_INSERT_TAIL(&q->queue, e, entry);
+    q->count++;
     q->mask |= SIGSET_BIT(signo);
     wake_taker_locked(g, only, signo);
     return 0;
@@ -296,6 +304,7 @@ void signal_force(struct task *t, const struct linux_siginfo *info)
         queue_drop(&t->signals.pending, SIGSET_BIT(signo));
         e->info = *info;
         TAILQ_INSERT_HEAD(&t->signals.pending.queue, e, entry);
+        t->signals.pending.count++;
         t->signals.pending.mask |= SIGSET_BIT(signo);
     }
     atomic_store(&t->fiber.interrupted, true);
@@ -387,6 +396,7 @@ static int dequeue_from(struct signal_queue *q, signal_set set, struct linux_sig
     if (!more)
         q->mask &= ~SIGSET_BIT(signo);
     TAILQ_REMOVE(&q->queue, found, entry);
+    q->count--;
     *ret = found->info;
     free(found);
     return signo;
@@ -398,6 +408,8 @@ int signal_dequeue_locked(struct task *t, signal_set set, struct linux_siginfo *
     int signo = dequeue_from(&t->signals.pending, set, ret);
     if (signo == 0)
         signo = dequeue_from(&t->group->pending, set, ret);
+    if (signo != 0 && ret->code == SI_TIMER)
+        posix_timer_delivered(t->group, ret);
     recalculate_locked(t);
     return signo;
 }

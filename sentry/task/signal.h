@@ -27,6 +27,7 @@ struct queued_signal {
 };
 struct signal_queue {
     signal_set mask; /* what is pending */
+    uint32_t count;  /* entries */
     TAILQ_HEAD(, queued_signal) queue;
 };
 void signal_queue_init(struct signal_queue *q);

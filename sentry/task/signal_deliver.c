@@ -196,7 +196,7 @@ static bool may_stop(struct thread_group *g, int signo)
     tasks_lock();
     bool orphaned = pgrp_is_orphaned_locked(g->pgrp, NULL);
     tasks_unlock();
-    return !orphaned || (g_first_stop_hook != NULL && g->parent == g_sandbox.init_group);
+    return !orphaned;
 }
 
 static void begin_stop(struct task *t, int signo)
@@ -220,10 +220,9 @@ static void begin_stop(struct task *t, int signo)
     if (!first)
         return;
     tasks_lock();
-    bool is_first_process = g->parent == g_sandbox.init_group;
     group_notify_parent_locked(g, CLD_STOPPED, signo);
     tasks_unlock();
-    if (is_first_process && g_first_stop_hook != NULL)
+    if (g->is_first && g_first_stop_hook != NULL)
         g_first_stop_hook(signo);
 }
 

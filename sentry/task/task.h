@@ -77,6 +77,7 @@ struct thread_group {
     TAILQ_ENTRY(thread_group) pgrp_entry;
     struct process_group *pgrp;        /* ref; tasks lock */
     bool is_init;                      /* `do`'s built-in pid 1: has no task */
+    bool is_first;                     /* the command: init looks after it as a shell after a job */
     bool is_subreaper, has_execed;
     int exit_signal;                   /* to the parent; 0 = none; SIGCHLD usually */
 
@@ -102,7 +103,8 @@ struct thread_group {
         struct timer timer;
         struct thread_group *group;
         uint64_t interval_ns;
-    } itimer_real;
+        uint64_t cpu_deadline_ns; /* of the process's CPU time; 0 = disarmed */
+    } itimers[4];                      /* ITIMER_REAL, _VIRTUAL, _PROF; ITIMER_CPU_LIMIT */
     TAILQ_HEAD(, posix_timer) posix_timers; /* timers_lock */
     int next_timer_id;
 
@@ -251,8 +253,9 @@ struct exec_strings {
     size_t count;
     uint64_t bytes;
 };
-int task_exec(struct task *t, struct file *file, const char *path, const struct exec_strings *argv,
-              const struct exec_strings *envp);
+/* `path_is_lost`: the new image couldn't open `path` (a close-on-exec descriptor): no scripts. */
+int task_exec(struct task *t, struct file *file, const char *path, bool path_is_lost,
+              const struct exec_strings *argv, const struct exec_strings *envp);
 /* The first process of the sandbox (pid 2 of `do`, pid 1 of `run`): made, loaded and started. On failure
  * -errno of the exec; *ret_tgid untouched. Runs on a fiber. */
 struct task_first {

@@ -132,7 +132,11 @@ bool pgrp_is_orphaned_locked(struct process_group *pg, const struct thread_group
     struct thread_group *g;
     TAILQ_FOREACH(g, &pg->members, pgrp_entry)
     {
-        if (g == ignoring || g->state != GROUP_ALIVE || g->parent == NULL || g->parent->is_init)
+        if (g == ignoring || g->state != GROUP_ALIVE || g->parent == NULL)
+            continue;
+        if (g->is_first)
+            return false;
+        if (g->parent->is_init)
             continue;
         if (g->parent->pgrp != pg && g->parent->pgrp->session == pg->session)
             return false;
@@ -159,7 +163,6 @@ struct thread_group *group_new(struct sighand *sighand)
     g->sighand = sighand;
     g->start_ns = host_monotonic_ns();
     g->dumpable = true;
-    g->itimer_real.group = g;
     return g;
 }
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 struct posix_timer {
     TAILQ_ENTRY(posix_timer) entry;
@@ -17,6 +18,7 @@ struct posix_timer {
     struct posix_timer_config config;
     int id;
     uint64_t interval_ns;
+    bool signal_pending;
     int pending_overrun, last_overrun;
 };
 
@@ -37,15 +39,31 @@ static void setting_of(const struct timer *timer, uint64_t interval, struct time
         ret->value_ns = timer->deadline_ns > now ? timer->deadline_ns - now : 1;
 }
 
-/* ---- ITIMER_REAL -------------------------------------------------------------------------------- */
+/* ---- interval timers ----------------------------------------------------------------------------- */
 
-static void itimer_fire(struct timer *timer)
+/* A CPU timer looks again when the process could have used up its time at the earliest. */
+#define CPU_LOOK_NS 1000000u
+
+static uint64_t cpu_wait_ns(uint64_t left)
+{
+    uint64_t wait = left / g_sandbox.cpu_count;
+    return wait > CPU_LOOK_NS ? wait : CPU_LOOK_NS;
+}
+
+static void send_itimer_signal(struct thread_group *g, int which)
+{
+    static const int signals[] = {
+        [ITIMER_REAL] = SIGALRM, [ITIMER_VIRTUAL] = SIGVTALRM, [ITIMER_PROF] = SIGPROF};
+    struct linux_siginfo info;
+    signal_info_kernel(&info, signals[which], SI_KERNEL);
+    (void)signal_send_group(g, &info);
+}
+
+static void real_fire(struct timer *timer)
 {
     struct itimer_state *state = container_of(timer, struct itimer_state, timer);
     struct thread_group *g = state->group;
-    struct linux_siginfo info;
-    signal_info_kernel(&info, SIGALRM, SI_KERNEL);
-    (void)signal_send_group(g, &info);
+    send_itimer_signal(g, ITIMER_REAL);
     lock_acquire(&g->timers_lock);
     if (state->interval_ns != 0) {
         int missed;
@@ -55,28 +73,119 @@ static void itimer_fire(struct timer *timer)
     lock_release(&g->timers_lock);
 }
 
-void itimer_real_set(struct thread_group *g, const struct timer_setting *new_setting,
-                     struct timer_setting *ret_old)
+static void cpu_fire(struct timer *timer)
 {
-    struct itimer_state *state = &g->itimer_real;
-    if (state->timer.fire == NULL)
-        timer_init(&state->timer, itimer_fire);
+    struct itimer_state *state = container_of(timer, struct itimer_state, timer);
+    struct thread_group *g = state->group;
+    uint64_t used = group_cpu_ns(g);
+    bool expired = false;
     lock_acquire(&g->timers_lock);
-    setting_of(&state->timer, state->interval_ns, ret_old);
+    if (state->cpu_deadline_ns != 0 && used >= state->cpu_deadline_ns) {
+        expired = true;
+        state->cpu_deadline_ns = state->interval_ns != 0 ? used + state->interval_ns : 0;
+    }
+    if (state->cpu_deadline_ns != 0)
+        timer_arm(timer, host_monotonic_ns() + cpu_wait_ns(state->cpu_deadline_ns - used));
+    lock_release(&g->timers_lock);
+    if (expired)
+        send_itimer_signal(g, state == &g->itimers[ITIMER_VIRTUAL] ? ITIMER_VIRTUAL : ITIMER_PROF);
+}
+
+static uint64_t limit_ns(uint64_t seconds)
+{
+    return seconds > UINT32_MAX ? UINT64_MAX : seconds * 1000000000u;
+}
+
+static void cpu_limit_fire(struct timer *timer)
+{
+    struct itimer_state *state = container_of(timer, struct itimer_state, timer);
+    struct thread_group *g = state->group;
+    struct linux_siginfo info;
+    uint64_t used = group_cpu_ns(g), hard = limit_ns(g->rlimits[RLIMIT_CPU].hard);
+    if (used >= hard) {
+        signal_info_kernel(&info, SIGKILL, SI_KERNEL);
+        (void)signal_send_group(g, &info);
+        return;
+    }
+    lock_acquire(&g->timers_lock);
+    bool warns = used >= state->cpu_deadline_ns;
+    if (warns)
+        state->cpu_deadline_ns = used + 1000000000u;
+    uint64_t next = state->cpu_deadline_ns < hard ? state->cpu_deadline_ns : hard;
+    timer_arm(timer, host_monotonic_ns() + cpu_wait_ns(next - used));
+    lock_release(&g->timers_lock);
+    if (warns) {
+        signal_info_kernel(&info, SIGXCPU, SI_KERNEL);
+        (void)signal_send_group(g, &info);
+    }
+}
+
+void cpu_limit_changed(struct thread_group *g)
+{
+    struct itimer_state *state = &g->itimers[ITIMER_CPU_LIMIT];
+    const struct rlimit_pair limit = g->rlimits[RLIMIT_CPU];
+    if (state->timer.fire == NULL) {
+        if (limit.soft == UINT64_MAX && limit.hard == UINT64_MAX)
+            return;
+        state->group = g;
+        timer_init(&state->timer, cpu_limit_fire);
+    }
+    timer_cancel(&state->timer);
+    if (limit.soft == UINT64_MAX && limit.hard == UINT64_MAX)
+        return;
+    uint64_t used = group_cpu_ns(g), soft = limit_ns(limit.soft);
+    lock_acquire(&g->timers_lock);
+    state->cpu_deadline_ns = soft;
+    timer_arm(&state->timer, host_monotonic_ns() + cpu_wait_ns(soft > used ? soft - used : 0));
+    lock_release(&g->timers_lock);
+}
+
+/* timers_lock held */
+static void itimer_setting(const struct itimer_state *state, int which, uint64_t used,
+                           struct timer_setting *ret)
+{
+    if (which == ITIMER_REAL) {
+        setting_of(&state->timer, state->interval_ns, ret);
+        return;
+    }
+    ret->interval_ns = state->interval_ns;
+    ret->value_ns = state->cpu_deadline_ns == 0       ? 0
+                    : state->cpu_deadline_ns > used ? state->cpu_deadline_ns - used
+                                                      : 1;
+}
+
+void itimer_set(struct thread_group *g, int which, const struct timer_setting *new_setting,
+                struct timer_setting *ret_old)
+{
+    struct itimer_state *state = &g->itimers[which];
+    uint64_t used = which != ITIMER_REAL ? group_cpu_ns(g) : 0;
+    if (state->timer.fire == NULL) {
+        state->group = g;
+        timer_init(&state->timer, which == ITIMER_REAL ? real_fire : cpu_fire);
+    }
+    lock_acquire(&g->timers_lock);
+    itimer_setting(state, which, used, ret_old);
     state->interval_ns = 0; /* a firing under way does not re-arm */
+    state->cpu_deadline_ns = 0;
     lock_release(&g->timers_lock);
     timer_cancel(&state->timer);
     lock_acquire(&g->timers_lock);
     state->interval_ns = new_setting->interval_ns;
-    if (new_setting->value_ns != 0)
-        timer_arm(&state->timer, host_monotonic_ns() + new_setting->value_ns);
+    uint64_t wait = new_setting->value_ns;
+    if (wait != 0 && which != ITIMER_REAL) {
+        state->cpu_deadline_ns = used + wait;
+        wait = cpu_wait_ns(wait);
+    }
+    if (wait != 0)
+        timer_arm(&state->timer, host_monotonic_ns() + wait);
     lock_release(&g->timers_lock);
 }
 
-void itimer_real_get(struct thread_group *g, struct timer_setting *ret)
+void itimer_get(struct thread_group *g, int which, struct timer_setting *ret)
 {
+    uint64_t used = which != ITIMER_REAL ? group_cpu_ns(g) : 0;
     lock_acquire(&g->timers_lock);
-    setting_of(&g->itimer_real.timer, g->itimer_real.interval_ns, ret);
+    itimer_setting(&g->itimers[which], which, used, ret);
     lock_release(&g->timers_lock);
 }
 
@@ -92,15 +201,17 @@ static void posix_fire(struct timer *timer)
     if (pt->interval_ns != 0)
         timer_arm(timer, next_deadline(timer->deadline_ns, pt->interval_ns, host_monotonic_ns(),
                                        &missed));
-    pt->last_overrun = missed;
+    /* One signal of a timer is pending at most; what expires meanwhile is counted. */
+    bool counts = pt->signal_pending;
+    pt->pending_overrun += counts ? missed + 1 : missed;
+    pt->signal_pending = pt->config.notify != SIGEV_NONE;
     struct posix_timer_config config = pt->config;
     int id = pt->id;
     lock_release(&g->timers_lock);
-    if (config.notify == SIGEV_NONE)
+    if (config.notify == SIGEV_NONE || counts)
         return;
     signal_info_kernel(&info, config.signo, SI_TIMER);
     info.timer.tid = id;
-    info.timer.overrun = missed;
     info.timer.value = config.value_is_id ? (uint64_t)id : config.value;
     struct task *t = config.notify == SIGEV_THREAD_ID ? task_find(config.tid) : NULL;
     if (t != NULL && t->group == g)
@@ -117,6 +228,19 @@ static struct posix_timer *find_locked(struct thread_group *g, int id)
         if (pt->id == id)
             return pt;
     return NULL;
+}
+
+void posix_timer_delivered(struct thread_group *g, struct linux_siginfo *info)
+{
+    lock_acquire(&g->timers_lock);
+    struct posix_timer *pt = find_locked(g, info->timer.tid);
+    if (pt != NULL) {
+        pt->signal_pending = false;
+        pt->last_overrun = pt->pending_overrun;
+        pt->pending_overrun = 0;
+        info->timer.overrun = pt->last_overrun;
+    }
+    lock_release(&g->timers_lock);
 }
 
 int posix_timer_create(struct thread_group *g, const struct posix_timer_config *config)
@@ -146,7 +270,8 @@ int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64
     }
     setting_of(&pt->timer, pt->interval_ns, ret_old);
     pt->interval_ns = interval_ns;
-    pt->last_overrun = 0;
+    pt->last_overrun = pt->pending_overrun = 0;
+    pt->signal_pending = false;
     if (deadline_ns != 0)
         timer_arm(&pt->timer, deadline_ns);
     else
@@ -204,8 +329,11 @@ int posix_timer_delete(struct thread_group *g, int id)
 void group_timers_release(struct thread_group *g, bool exec)
 {
     struct timer_setting none = {0}, old;
-    if (!exec && g->itimer_real.timer.fire != NULL) /* execve keeps ITIMER_REAL */
-        itimer_real_set(g, &none, &old);
+    for (int which = ITIMER_REAL; !exec && which <= ITIMER_PROF; which++) /* execve keeps them */
+        if (g->itimers[which].timer.fire != NULL)
+            itimer_set(g, which, &none, &old);
+    if (!exec && g->itimers[ITIMER_CPU_LIMIT].timer.fire != NULL)
+        timer_cancel(&g->itimers[ITIMER_CPU_LIMIT].timer);
     for (;;) {
         lock_acquire(&g->timers_lock);
         struct posix_timer *pt = TAILQ_FIRST(&g->posix_timers);

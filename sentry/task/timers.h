@@ -16,10 +16,15 @@ struct timer_setting {
     uint64_t value_ns;    /* until the next expiry; 0 = disarmed */
     uint64_t interval_ns;
 };
-/* setitimer(ITIMER_REAL) / alarm: the old setting in *ret_old. */
-void itimer_real_set(struct thread_group *g, const struct timer_setting *new_setting,
-                     struct timer_setting *ret_old);
-void itimer_real_get(struct thread_group *g, struct timer_setting *ret);
+/* setitimer(2), alarm(2): `which` ITIMER_REAL, ITIMER_VIRTUAL or ITIMER_PROF; the old setting in *ret_old. The
+ * latter two run on the host's CPU time of the process, user and system alike. */
+void itimer_set(struct thread_group *g, int which, const struct timer_setting *new_setting,
+                struct timer_setting *ret_old);
+void itimer_get(struct thread_group *g, int which, struct timer_setting *ret);
+
+/* RLIMIT_CPU was set or inherited: SIGXCPU at the soft limit and each second from there, SIGKILL at the hard. */
+#define ITIMER_CPU_LIMIT 3
+void cpu_limit_changed(struct thread_group *g);
 
 struct posix_timer_config {
     int clock;      /* CLOCK_REALTIME, MONOTONIC, BOOTTIME… */
@@ -36,4 +41,7 @@ MUST_CHECK int posix_timer_set(struct thread_group *g, int id, uint64_t deadline
 MUST_CHECK int posix_timer_get(struct thread_group *g, int id, struct timer_setting *ret);
 MUST_CHECK int posix_timer_clock(struct thread_group *g, int id);   /* its clock or -EINVAL */
 MUST_CHECK int posix_timer_overrun(struct thread_group *g, int id); /* of the last delivery, or -EINVAL */
+struct linux_siginfo;
+/* sighand->lock held: a timer's signal is being delivered; fills in the overrun count. */
+void posix_timer_delivered(struct thread_group *g, struct linux_siginfo *info);
 MUST_CHECK int posix_timer_delete(struct thread_group *g, int id);

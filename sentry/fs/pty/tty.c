@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 
 #define CC_DISABLED 0
@@ -688,7 +689,9 @@ static uint32_t slave_poll(struct file *f, struct poll_table *table)
     uint32_t events = 0;
     poll_wait(table, &tty->wait);
     lock_acquire(&tty->lock);
-    if (tty_readable_locked(tty) > 0)
+    const uint8_t *cc = tty->termios.cc;
+    bool counts = !(tty->termios.lflag & ICANON) && cc[VTIME] == 0 && cc[VMIN] > 1;
+    if (tty_readable_locked(tty) >= (counts ? cc[VMIN] : 1u))
         events |= EPOLLIN | EPOLLRDNORM;
     if (ring_free(&tty->output) >= 2 * OUTPUT_WORST)
         events |= EPOLLOUT | EPOLLWRNORM;
@@ -700,7 +703,10 @@ static uint32_t slave_poll(struct file *f, struct poll_table *table)
 
 static int64_t slave_ioctl(struct file *f, struct mm *mm, uint32_t cmd, uint64_t arg)
 {
-    return tty_ioctl(f->private_data, f, false, mm, cmd, arg);
+    struct tty *tty = f->private_data;
+    if (tty->hung_up)
+        return cmd == TIOCSPGRP ? -ENOTTY : -EIO;
+    return tty_ioctl(tty, f, false, mm, cmd, arg);
 }
 
 static void slave_release(struct file *f)

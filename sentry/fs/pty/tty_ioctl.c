@@ -214,6 +214,14 @@ static int64_t flush(struct tty *tty, bool is_master, uint64_t which)
         flush_input(tty);
     if (is_master ? input : output)
         flush_output(tty);
+    if (!is_master) { /* TIOCPKT: the master hears of it */
+        lock_acquire(&tty->lock);
+        if (tty->packet_mode)
+            tty->packet_flags |=
+                (uint8_t)((input ? TIOCPKT_FLUSHREAD : 0) | (output ? TIOCPKT_FLUSHWRITE : 0));
+        lock_release(&tty->lock);
+        wait_queue_wake_all(&tty->wait, EPOLLIN | EPOLLPRI);
+    }
     return 0;
 }
 
