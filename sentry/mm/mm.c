@@ -276,7 +276,10 @@ static int64_t order_failed_locked(struct mm *mm, struct platform_thread *pt, in
     struct mm_undo undo = mm->undo;
     mm->undo = (struct mm_undo){.kind = UNDO_NOTHING};
     forget_queue(mm);
-    undo_locked(mm, pt, &undo);
+    if (tree_stock(mm, MM_SPARE_NODES) == 0)
+        undo_locked(mm, pt, &undo);
+    else
+        platform_space_kill(mm->space); /* without memory the tree can't be made true again */
     return undo.is_brk ? (int64_t)undo.old_brk : checked_error(error);
 }
 

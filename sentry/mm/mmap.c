@@ -279,10 +279,19 @@ int64_t mm_mmap(struct mm *mm, struct platform_thread *pt, const struct mm_limit
 /* ---- munmap -------------------------------------------------------------------------------------
  */
 
+/* The part of [start, end) that a guest can have mapped. */
+static void clip(const struct mm *mm, uint64_t *start, uint64_t *end)
+{
+    uint64_t low = mm->info->min_addr.va, high = mm->info->max_addr.va;
+    *start = *start < low ? low : *start;
+    *end = *end > high ? high : *end;
+}
+
 int mm_unmap_locked(struct mm *mm, struct platform_thread *pt, uint64_t start, uint64_t end)
 {
+    clip(mm, &start, &end);
     const struct vma *first = tree_find(mm, start);
-    if (first == NULL || first->start >= end)
+    if (start >= end || first == NULL || first->start >= end)
         return 0;
     bool splits = tree_clear_splits(mm, start, end);
     if (splits && !mm_count_allows(mm, 1))
@@ -299,14 +308,6 @@ int mm_unmap_locked(struct mm *mm, struct platform_thread *pt, uint64_t start, u
     return 0;
 }
 
-/* The part of [start, end) that a guest can have mapped. */
-static void clip(const struct mm *mm, uint64_t *start, uint64_t *end)
-{
-    uint64_t low = mm->info->min_addr.va, high = mm->info->max_addr.va;
-    *start = *start < low ? low : *start;
-    *end = *end > high ? high : *end;
-}
-
 int mm_munmap(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64_t size)
 {
     uint64_t start = addr.va;
@@ -316,9 +317,6 @@ int mm_munmap(struct mm *mm, struct platform_thread *pt, guest_addr addr, uint64
     if (size == 0)
         return -EINVAL;
     uint64_t end = start + size;
-    clip(mm, &start, &end);
-    if (start >= end)
-        return 0;
     int r = mm_begin(mm);
     if (r < 0)
         return r;

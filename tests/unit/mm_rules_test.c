@@ -170,6 +170,9 @@ Test(mm_rules, mremap_needs_one_mapping)
     IS(pages_of(vma_at(104)), 6);
     IS(remap(104, 6, 2, 0, 0), 104);
     IS(remap(100, 0, 4, MREMAP_MAYMOVE, 0), -EINVAL);
+    map_anon(FAKE_PAGES - 9, 4, rw, MAP_FIXED);
+    IS(remap(FAKE_PAGES - 9, 5000, 1, 0, 0), FAKE_PAGES - 9); /* a shrink takes what follows */
+    IS(vma_at(FAKE_PAGES - 8).end, 0);
     IS(remap(100, 2, 2, MREMAP_MAYMOVE | MREMAP_FIXED, 101), -EINVAL);
     IS(remap(100, 2, 0, 0, 0), -EINVAL);
     IS(remap(100, 2, 2, 64, 0), -EINVAL);
