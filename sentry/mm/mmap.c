@@ -401,9 +401,12 @@ static int set_brk(struct mm *mm, struct platform_thread *pt, const struct mm_li
         r = brk_shrink(mm, pt, old_end, new_end, brk);
     else if (new_end > old_end)
         r = brk_grow(mm, pt, limits, old_end, new_end);
-    if (r == 0)
-        mm->layout.brk = brk;
-    return r;
+    if (r < 0)
+        return r;
+    mm_tree_begin(mm);
+    mm->layout.brk = brk;
+    mm_tree_end(mm);
+    return 0;
 }
 
 int64_t mm_brk(struct mm *mm, struct platform_thread *pt, const struct mm_limits *limits,
