@@ -28,9 +28,9 @@ static void set_time(struct linux_timespec *t, uint64_t sec, uint32_t nsec)
 void node_apply_stat(struct node *node, const struct gofer_stat *stat)
 {
     struct inode *inode = node->inode;
-    STORE(inode->mode, (inode->mode & S_IFMT) | (stat->mode & 07777));
-    STORE(inode->uid, stat->uid);
-    STORE(inode->gid, stat->gid);
+    atomic_store_explicit(&inode->mode, (inode->mode & S_IFMT) | (stat->mode & 07777), memory_order_relaxed);
+    atomic_store_explicit(&inode->uid, stat->uid, memory_order_relaxed);
+    atomic_store_explicit(&inode->gid, stat->gid, memory_order_relaxed);
     atomic_store_explicit(&inode->nlink, stat->nlink, memory_order_relaxed);
     atomic_store_explicit(&inode->size, stat->size, memory_order_relaxed);
     STORE(node->blocks, stat->blocks);
@@ -91,7 +91,7 @@ static bool get_unless_dead(struct inode *inode)
 static bool is_same(const struct node *node, const struct gofer_stat *stat)
 {
     const struct inode *inode = node->inode;
-    if ((LOAD(inode->mode) ^ stat->mode) & S_IFMT)
+    if ((atomic_load_explicit(&inode->mode, memory_order_relaxed) ^ stat->mode) & S_IFMT)
         return false;
     return !node->has_btime || !(stat->flags & GOFER_STAT_BTIME) ||
            (inode->btime.sec == (int64_t)stat->btime && inode->btime.nsec == stat->btime_nsec);
