@@ -175,7 +175,7 @@ static const struct synth_row kernel[] = {
     NUMBER("panic", 0, 0, ANY),
     TEXT("perf_event_paranoid", "3\n"),
     TEXT("pid_max", "32768\n"),
-    NUMBER("printk", 4, 0, 15),
+    TEXT("printk", "4\t4\t1\t7\n"),
     DIR("pty", &pty_rows),
     DIR("random", &random_dir_rows),
     NUMBER("randomize_va_space", 2, 0, 2),

@@ -1,24 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Growing texts. Any fiber. What goes in is the sentry's own wording or guest's names; sizes are bounded
- * and large ones are charged to the sandbox.
+ * Growing texts. Any fiber. What goes in is the sentry's own wording or guest's names. A guest may hold a
+ * text for each descriptor that it has, so their memory is bounded: all of them together get a budget of
+ * the sentry's, and what is beyond it is charged to the sandbox like the content of tmpfs. (Not all at
+ * once: /proc must be readable in a sandbox whose /tmp is full.)
  */
 #include "sentry/fs/synth/text.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FREE_OF_CHARGE KIB(64)
+#define BUDGET MIB(32)
+
+static _Atomic size_t g_budgeted; /* of all texts; relaxed: a bound, nothing depends on its order */
 
 void text_fini(struct text *t)
 {
     if (t->charged != 0)
         tmpfs_uncharge(t->charged);
+    if (t->budgeted != 0)
+        atomic_fetch_sub_explicit(&g_budgeted, t->budgeted, memory_order_relaxed);
     free(t->bytes);
     *t = (struct text){0};
+}
+
+static bool pay(struct text *t, size_t more)
+{
+    size_t before = atomic_fetch_add_explicit(&g_budgeted, more, memory_order_relaxed);
+    if (before + more <= BUDGET) {
+        t->budgeted += more;
+        return true;
+    }
+    atomic_fetch_sub_explicit(&g_budgeted, more, memory_order_relaxed);
+    if (!tmpfs_charge(more))
+        return false;
+    t->charged += more;
+    return true;
 }
 
 static bool make_room(struct text *t, size_t more)
@@ -33,10 +54,8 @@ static bool make_room(struct text *t, size_t more)
     t->error = -ENOMEM;
     if (wanted > TEXT_SIZE_MAX || wanted - t->size < more)
         return false;
-    size_t charge = wanted > FREE_OF_CHARGE ? wanted - t->charged : 0;
-    if (charge != 0 && !tmpfs_charge(charge))
+    if (!pay(t, wanted - t->budgeted - t->charged))
         return false;
-    t->charged += charge;
     char *bytes = realloc(t->bytes, wanted);
     if (bytes == NULL)
         return false;

@@ -14,7 +14,7 @@
 struct text {
     char *bytes; /* owned */
     size_t size, capacity;
-    size_t charged; /* bytes of it that tmpfs_charge() knows of: a guest may hold many large texts */
+    size_t budgeted, charged; /* who pays for the capacity: see text.c */
     int error;   /* 0 or -ENOMEM */
 };
 
