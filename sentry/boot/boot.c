@@ -371,12 +371,6 @@ int boot_run(const struct control_config *config, struct control_fds *fds, struc
     if (b.root_creds == NULL)
         return fail(text, EXIT_FAILED, "start", -ENOMEM);
     b.root_creds->cap_effective = b.root_creds->cap_permitted = UINT64_MAX;
-    if (fds->tty >= 0) {
-        const struct control_winsize *w = &config->winsize;
-        int r = console_new(take_fd(&fds->tty), w->rows, w->cols, w->xpixel, w->ypixel);
-        if (r != 0)
-            return fail(text, EXIT_FAILED, "terminal", r);
-    }
     int r = build_mounts(&b, config, &where);
     if (r != 0)
         return fail(text, EXIT_FAILED, where, r);
@@ -384,5 +378,11 @@ int boot_run(const struct control_config *config, struct control_fds *fds, struc
     r = find_identity(&b, config, &id);
     if (r != 0)
         return fail(text, EXIT_FAILED, config->user, r);
+    if (fds->tty >= 0) {
+        const struct control_winsize *w = &config->winsize;
+        r = console_new(take_fd(&fds->tty), id.uid, w->rows, w->cols, w->xpixel, w->ypixel);
+        if (r != 0)
+            return fail(text, EXIT_FAILED, "terminal", r);
+    }
     return start_command(&b, config, fds, &id, text);
 }

@@ -89,28 +89,21 @@ static void socket_ready(struct event_source *source, uint32_t events)
     }
 }
 
-static int console_inode_open(struct inode *inode, struct file *file)
+int console_new(int hfd, uint32_t uid, uint16_t rows, uint16_t cols, uint16_t xpixel,
+                uint16_t ypixel)
 {
-    (void)inode;
-    return tty_open_slave(g_console.tty, file);
-}
-
-int console_new(int hfd, uint16_t rows, uint16_t cols, uint16_t xpixel, uint16_t ypixel)
-{
-    static const struct inode_ops ops = {.open = console_inode_open};
     struct tty *tty;
-    int r = tty_new(-1, DEV_NUMBER(136, 0), &tty);
+    int r = tty_new(0, DEV_NUMBER(136, 0), &tty);
     if (r != 0)
         return r;
     tty->winsize = (struct linux_winsize){rows, cols, xpixel, ypixel};
     tty->termios.iflag |= 0x4000; /* IUTF8 */
     tty->output_added = push_output;
-    tty->slave_inode = inode_new(vfs_anon_superblock(), &ops, vfs_next_ino(), S_IFCHR | 0620, 0, 5);
-    if (tty->slave_inode == NULL) {
+    r = pty_add_console(tty, uid);
+    if (r != 0) {
         tty_put(tty);
-        return -ENOMEM;
+        return r;
     }
-    tty->slave_inode->rdev = tty->rdev;
     lock_init(&g_console.push_lock);
     g_console.tty = tty;
     g_console.hfd = hfd;
@@ -124,7 +117,7 @@ int console_open(const struct creds *creds, uint32_t flags, struct file **ret)
     struct tty *tty = g_console.tty;
     if (tty == NULL)
         return -ENXIO;
-    int r = anon_file_new("/dev/console", tty->slave_inode, 0620, creds, flags | O_NOCTTY, &tty_slave_ops,
+    int r = anon_file_new("/dev/pts/0", tty->slave_inode, 0620, creds, flags | O_NOCTTY, &tty_slave_ops,
                           NULL, ret);
     if (r != 0)
         return r;

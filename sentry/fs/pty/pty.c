@@ -84,6 +84,22 @@ static int add_slave(uint32_t uid, uint32_t gid, struct tty **ret)
     return 0;
 }
 
+int pty_add_console(struct tty *tty, uint32_t uid)
+{
+    if (g_devpts == NULL)
+        return -ENXIO;
+    tty->slave_inode = inode_new(g_devpts, &slave_inode_ops, 3, S_IFCHR | 0620, uid, 5);
+    if (tty->slave_inode == NULL)
+        return -ENOMEM;
+    tty->slave_inode->rdev = tty->rdev;
+    tty->slave_inode->private_data = tty;
+    lock_acquire(&g_lock);
+    g_slaves[0] = tty; /* before the first process: nobody can have taken it */
+    tty_get(tty);
+    lock_release(&g_lock);
+    return 0;
+}
+
 /* ---- the master's file --------------------------------------------------------------------------- */
 
 static ssize_t master_read(struct file *f, struct io *io, int64_t *pos)

@@ -22,8 +22,10 @@ void pty_init(void);
 MUST_CHECK int devpts_new(struct superblock **ret_sb, struct inode **ret_root);
 
 /* The sandbox's terminal over the CLI's stream socket `hfd` (becomes the terminal's): bytes from it are
- * what the person types, bytes to it are what the terminal shows. At most one. */
-MUST_CHECK int console_new(int hfd, uint16_t rows, uint16_t cols, uint16_t xpixel, uint16_t ypixel);
+ * what the person types, bytes to it are what the terminal shows. It's /dev/pts/0 and belongs to `uid`. At
+ * most one; after devpts_new(), before the first process. */
+MUST_CHECK int console_new(int hfd, uint32_t uid, uint16_t rows, uint16_t cols, uint16_t xpixel,
+                           uint16_t ypixel);
 /* A file of it, for the first process's descriptors and /dev/console. -ENXIO without a console. */
 MUST_CHECK int console_open(const struct creds *creds, uint32_t flags, struct file **ret);
 /* Makes it the controlling terminal of the session that `g` leads, `g`'s group in the foreground. */

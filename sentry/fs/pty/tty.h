@@ -40,7 +40,7 @@ struct tty {
     bool hung_up;             /* the master is gone: reads give EOF, writes EIO */
     bool has_been_opened;     /* a slave file existed: the master sees a hang-up when none is left */
     uint32_t slave_count;     /* open slave files */
-    int number;               /* /dev/pts/N; -1: the console */
+    int number;               /* /dev/pts/N; the console is 0 */
     uint64_t rdev;
     struct wait_queue wait;   /* both sides */
     struct session *session;  /* borrowed: cleared when it goes; tasks lock */
