@@ -31,9 +31,7 @@ int proc_store_comm(const struct synth_key *key, const struct creds *writer, con
     if (s.task == NULL || self == NULL || self->group != s.group)
         return -EINVAL;
     char comm[TASK_COMM_SIZE] = {0};
-    size_t len = strnlen(bytes, size);
-    if (len > 0 && bytes[len - 1] == '\n')
-        len--;
+    size_t len = strnlen(bytes, size); /* a newline is part of it, as on Linux */
     memcpy(comm, bytes, len < sizeof comm - 1 ? len : sizeof comm - 1);
     lock_acquire(&s.task->state_lock);
     memcpy(s.task->comm, comm, sizeof comm);

@@ -62,14 +62,16 @@ static int lookup(struct inode *dir, const char *name, struct inode **ret_inode)
     for (size_t i = 0; rows != NULL && i < rows->count && row == NULL; i++)
         if (strcmp(rows->rows[i].name, name) == 0)
             row = &rows->rows[i];
-    if (row == NULL) {
+    bool is_dynamic = row == NULL;
+    if (is_dynamic) {
         if (n->row->dynamic == NULL)
             return -ENOENT;
         int r = n->row->dynamic->lookup(&n->key, name, &row, &key);
         if (r != 0)
             return r;
     }
-    return node_new(dir->sb, row, &key, synth_ino(dir->ino, name), ret_inode);
+    int r = node_new(dir->sb, row, &key, synth_ino(dir->ino, name), ret_inode);
+    return r == -ENOENT && !is_dynamic ? -ESRCH : r; /* the directory's own process is gone */
 }
 
 static int revalidate(struct inode *dir, const char *name, struct inode *inode)
