@@ -171,6 +171,7 @@ static const struct file_ops signalfd_ops = {
     .read = signalfd_read,
     .poll = signalfd_poll,
     .release = signalfd_release,
+    .lseek_is_noop = true,
 };
 
 static int64_t make_signalfd(struct task *task, uint64_t mask, int flags)

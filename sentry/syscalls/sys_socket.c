@@ -121,6 +121,30 @@ int64_t sys_accept4(struct task *task, int fd, guest_addr addr, guest_addr size,
     return f ? -EINVAL : r;
 }
 
+int64_t sys_accept(struct task *task, int fd, guest_addr addr, guest_addr size)
+{
+    return sys_accept4(task, fd, addr, size, 0);
+}
+
+int64_t sys_bind(struct task *task, int fd, guest_addr addr, uint32_t size)
+{
+    (void)addr;
+    (void)size;
+    int r;
+    AUTO_FILE f = get_socket(task, fd, &r);
+    return f ? -EINVAL : r;
+}
+
+int64_t sys_listen(struct task *task, int fd, int backlog)
+{
+    (void)backlog;
+    int r;
+    AUTO_FILE f = get_socket(task, fd, &r);
+    if (!f)
+        return r;
+    return socket_type(f) == SOCK_DGRAM ? -EOPNOTSUPP : -EINVAL;
+}
+
 int64_t sys_shutdown(struct task *task, int fd, int how)
 {
     int r;

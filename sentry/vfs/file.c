@@ -183,7 +183,7 @@ int64_t vfs_lseek(struct file *f, int64_t offset, int whence)
     if (atomic_load_explicit(&f->flags, memory_order_relaxed) & O_PATH)
         return -EBADF;
     if (!f->ops->lseek)
-        return -ESPIPE;
+        return f->ops->lseek_is_noop ? 0 : -ESPIPE;
     fmutex_lock(&f->pos_lock);
     int64_t r = f->ops->lseek(f, offset, whence);
     fmutex_unlock(&f->pos_lock);

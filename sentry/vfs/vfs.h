@@ -355,6 +355,7 @@ struct file_ops {
     ssize_t (*write)(struct file *f, struct io *io, int64_t *pos); /* O_APPEND: by the file system under
                                                                       inode->lock, *pos is set */
     int64_t (*lseek)(struct file *f, int64_t offset, int whence);
+    bool lseek_is_noop; /* lseek NULL: lseek(2) answers 0 instead of -ESPIPE, as for eventfd and kin */
     /* EPOLL* bits now; if `w` is not NULL also adds it to the wait queue(s) whose wake-up tells of a
      * change (poll_wait_add). */
     uint32_t (*poll)(struct file *f, struct poll_table *table);

@@ -509,7 +509,7 @@ static void epoll_release(struct file *f)
     epoll_put(e);
 }
 
-static const struct file_ops epoll_ops = {.poll = epoll_poll, .release = epoll_release};
+static const struct file_ops epoll_ops = {.poll = epoll_poll, .release = epoll_release, .lseek_is_noop = true};
 
 void epoll_init(void)
 {

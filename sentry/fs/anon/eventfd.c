@@ -87,7 +87,7 @@ static ssize_t eventfd_write(struct file *f, struct io *io, int64_t *pos)
 {
     (void)pos;
     struct attempt a = {.eventfd = f->private_data};
-    if (io->remaining < sizeof(a.value))
+    if (io->remaining != sizeof(a.value))
         return -EINVAL;
     if (io_get(io, &a.value, sizeof(a.value)) != (ssize_t)sizeof(a.value))
         return -EFAULT;
@@ -127,6 +127,7 @@ static const struct file_ops eventfd_ops = {
     .write = eventfd_write,
     .poll = eventfd_poll,
     .release = eventfd_release,
+    .lseek_is_noop = true,
 };
 
 int eventfd_new(const struct creds *creds, uint64_t count, bool is_semaphore, uint32_t flags, struct file **ret)

@@ -151,6 +151,7 @@ static const struct file_ops timerfd_ops = {
     .read = timerfd_read,
     .poll = timerfd_poll,
     .release = timerfd_release,
+    .lseek_is_noop = true,
 };
 
 int timerfd_new(const struct creds *creds, int clock, uint32_t flags, struct file **ret)
