@@ -75,10 +75,18 @@ static void timerfd_fire(struct timer *timer)
         wait_queue_wake(&t->wait, EPOLLIN);
 }
 
+/* A due time counts even when the event thread has not come to it yet. */
+static bool is_expired_locked(struct timerfd *t)
+{
+    if (!t->is_expired && t->next_ns && t->next_ns <= host_monotonic_ns())
+        t->is_expired = true;
+    return t->is_expired;
+}
+
 /* Expiries up to now, which are thereby counted. */
 static uint64_t take_expiries_locked(struct timerfd *t)
 {
-    if (!t->is_expired)
+    if (!is_expired_locked(t))
         return 0;
     t->is_expired = false;
     if (!t->interval_ns) {
@@ -129,7 +137,7 @@ static uint32_t timerfd_poll(struct file *f, struct poll_table *table)
     struct timerfd *t = f->private_data;
     poll_wait(table, &t->wait);
     lock_acquire(&t->lock);
-    bool is_expired = t->is_expired;
+    bool is_expired = is_expired_locked(t);
     lock_release(&t->lock);
     return is_expired ? EPOLLIN : 0;
 }
