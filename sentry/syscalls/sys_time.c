@@ -320,9 +320,9 @@ int64_t sys_timer_create(struct task *task, int clock, guest_addr sevp, guest_ad
 {
     struct posix_timer_config config = {.clock = clock, .notify = SIGEV_SIGNAL, .signo = SIGALRM};
     uint64_t unused;
-    int r = deadline_of_clock(clock, 0, &unused);
+    int r = timer_clock_is_cpu(clock) ? 0 : deadline_of_clock(clock, 0, &unused);
     if (r != 0)
-        return clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID ? -EOPNOTSUPP : r;
+        return r;
     config.value_is_id = guest_addr_is_null(sevp);
     if (!config.value_is_id) {
         struct linux_sigevent event;
@@ -376,7 +376,10 @@ int64_t sys_timer_settime(struct task *task, int timerid, int flags, guest_addr 
     if (clock < 0)
         return -EINVAL;
     int r = 0;
-    if (value_ns != 0 && (flags & TIMER_ABSTIME))
+    bool is_absolute = (flags & TIMER_ABSTIME) != 0;
+    if (value_ns != 0 && timer_clock_is_cpu(clock))
+        deadline = is_absolute ? value_ns : group_cpu_ns(task->group) + value_ns;
+    else if (value_ns != 0 && is_absolute)
         r = deadline_of_clock(clock, value_ns, &deadline);
     else if (value_ns != 0)
         deadline = deadline_after(value_ns);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <time.h>
 
 struct posix_timer {
     TAILQ_ENTRY(posix_timer) entry;
@@ -18,6 +19,7 @@ struct posix_timer {
     struct posix_timer_config config;
     int id;
     uint64_t interval_ns;
+    uint64_t cpu_deadline_ns; /* CPU clocks */
     bool signal_pending;
     int pending_overrun, last_overrun;
 };
@@ -191,14 +193,38 @@ void itimer_get(struct thread_group *g, int which, struct timer_setting *ret)
 
 /* ---- POSIX timers ------------------------------------------------------------------------------- */
 
+bool timer_clock_is_cpu(int clock)
+{
+    /* The C library passes the caller's own clocks as ~0 << 3 | kind (clock_getcpuclockid(3)). */
+    return clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID ||
+           (clock < 0 && clock >= -8);
+}
+
+/* timers_lock held. A CPU timer: re-arms; false if its time hasn't come. */
+static bool cpu_timer_expired(struct posix_timer *pt, uint64_t used, int *ret_missed)
+{
+    bool expired = used >= pt->cpu_deadline_ns;
+    if (expired && pt->interval_ns != 0)
+        pt->cpu_deadline_ns = next_deadline(pt->cpu_deadline_ns, pt->interval_ns, used, ret_missed);
+    if (!expired || pt->interval_ns != 0)
+        timer_arm(&pt->timer, host_monotonic_ns() + cpu_wait_ns(pt->cpu_deadline_ns - used));
+    return expired;
+}
+
 static void posix_fire(struct timer *timer)
 {
     struct posix_timer *pt = container_of(timer, struct posix_timer, timer);
     struct thread_group *g = pt->group;
     struct linux_siginfo info;
     int missed = 0;
+    bool is_cpu = timer_clock_is_cpu(pt->config.clock);
+    uint64_t used = is_cpu ? group_cpu_ns(g) : 0;
     lock_acquire(&g->timers_lock);
-    if (pt->interval_ns != 0)
+    if (is_cpu && !cpu_timer_expired(pt, used, &missed)) {
+        lock_release(&g->timers_lock);
+        return;
+    }
+    if (!is_cpu && pt->interval_ns != 0)
         timer_arm(timer, next_deadline(timer->deadline_ns, pt->interval_ns, host_monotonic_ns(),
                                        &missed));
     /* One signal of a timer is pending at most; what expires meanwhile is counted. */
@@ -228,6 +254,14 @@ static struct posix_timer *find_locked(struct thread_group *g, int id)
         if (pt->id == id)
             return pt;
     return NULL;
+}
+
+/* timers_lock held */
+static void posix_setting(const struct posix_timer *pt, uint64_t used, struct timer_setting *ret)
+{
+    setting_of(&pt->timer, pt->interval_ns, ret);
+    if (timer_clock_is_cpu(pt->config.clock) && ret->value_ns != 0)
+        ret->value_ns = pt->cpu_deadline_ns > used ? pt->cpu_deadline_ns - used : 1;
 }
 
 void posix_timer_delivered(struct thread_group *g, struct linux_siginfo *info)
@@ -262,17 +296,22 @@ int posix_timer_create(struct thread_group *g, const struct posix_timer_config *
 int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64_t interval_ns,
                     struct timer_setting *ret_old)
 {
+    uint64_t used = group_cpu_ns(g);
     lock_acquire(&g->timers_lock);
     struct posix_timer *pt = find_locked(g, id);
     if (pt == NULL) {
         lock_release(&g->timers_lock);
         return -EINVAL;
     }
-    setting_of(&pt->timer, pt->interval_ns, ret_old);
+    posix_setting(pt, used, ret_old);
     pt->interval_ns = interval_ns;
     pt->last_overrun = pt->pending_overrun = 0;
     pt->signal_pending = false;
-    if (deadline_ns != 0)
+    pt->cpu_deadline_ns = deadline_ns;
+    if (deadline_ns != 0 && timer_clock_is_cpu(pt->config.clock))
+        timer_arm(&pt->timer,
+                  host_monotonic_ns() + cpu_wait_ns(deadline_ns > used ? deadline_ns - used : 0));
+    else if (deadline_ns != 0)
         timer_arm(&pt->timer, deadline_ns);
     else
         pt->interval_ns = 0;
@@ -284,10 +323,11 @@ int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64
 
 int posix_timer_get(struct thread_group *g, int id, struct timer_setting *ret)
 {
+    uint64_t used = group_cpu_ns(g);
     lock_acquire(&g->timers_lock);
     struct posix_timer *pt = find_locked(g, id);
     if (pt != NULL)
-        setting_of(&pt->timer, pt->interval_ns, ret);
+        posix_setting(pt, used, ret);
     lock_release(&g->timers_lock);
     return pt != NULL ? 0 : -EINVAL;
 }

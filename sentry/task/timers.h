@@ -34,8 +34,10 @@ struct posix_timer_config {
     uint64_t value; /* sigev_value */
     bool value_is_id; /* no sigevent was given: the value is the timer's id */
 };
+/* Timers of CPU clocks look at the host's CPU time of the process, a thread's clock included. */
+bool timer_clock_is_cpu(int clock);
 MUST_CHECK int posix_timer_create(struct thread_group *g, const struct posix_timer_config *config); /* id */
-/* `deadline_ns` CLOCK_MONOTONIC of the first expiry, 0 = disarm. 0 or -EINVAL (no such timer). */
+/* `deadline_ns` of the first expiry, CLOCK_MONOTONIC (CPU clocks: of the process's CPU time); 0 = disarm. 0 or -EINVAL (no such timer). */
 MUST_CHECK int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64_t interval_ns,
                                struct timer_setting *ret_old);
 MUST_CHECK int posix_timer_get(struct thread_group *g, int id, struct timer_setting *ret);
