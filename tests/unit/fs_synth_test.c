@@ -152,6 +152,15 @@ Test(synth, without_memory_in_the_sandbox_a_large_text_is_refused)
     file_put(f);
 }
 
+Test(synth, modes_decide_who_may_write)
+{
+    use_creds(g_user);
+    cr_assert_eq(open_error("/value", O_WRONLY), -EACCES);
+    cr_assert_eq(open_error("/word", O_RDONLY), -EACCES);
+    cr_assert_eq(open_error("/fixed", O_RDONLY), 0);
+    use_creds(g_root);
+}
+
 Test(synth, values_are_parsed_and_kept_within_their_bounds)
 {
     char b[16] = {0};
