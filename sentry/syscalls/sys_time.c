@@ -323,6 +323,8 @@ int64_t sys_timer_create(struct task *task, int clock, guest_addr sevp, guest_ad
     int r = timer_clock_is_cpu(clock) ? 0 : deadline_of_clock(clock, 0, &unused);
     if (r != 0)
         return r;
+    if (clock < 0)
+        config.clock = (clock & 4) ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID;
     config.value_is_id = guest_addr_is_null(sevp);
     if (!config.value_is_id) {
         struct linux_sigevent event;
