@@ -105,7 +105,13 @@ TABLE(class_dir);
 
 /* ---- the root ------------------------------------------------------------------------------------ */
 
+static const struct synth_row clocksource0[] = {
+    TEXT("available_clocksource", "tsc\n"), TEXT("current_clocksource", "tsc\n")};
+TABLE(clocksource0);
+static const struct synth_row clocksource[] = {DIR("clocksource0", &clocksource0_rows)};
+TABLE(clocksource);
 static const struct synth_row system_dir[] = {
+    DIR("clocksource", &clocksource_rows),
     {.name = "cpu", .mode = S_IFDIR | 0755, .rows = &sys_cpu_rows, .dynamic = &sys_cpu_dynamic},
     DIR("node", &sys_node_rows),
 };
