@@ -173,9 +173,11 @@ int64_t sys_prlimit64(struct task *task, int pid, uint32_t resource, guest_addr 
         return -ESRCH;
     struct thread_group *g = t != NULL ? t->group : task->group;
     int64_t r = 0;
-    if (t != NULL && g != task->group && !creds_capable(task->creds, CAP_SYS_RESOURCE_BIT) &&
-        (t->creds->uid != task->creds->uid || t->creds->gid != task->creds->gid))
-        r = -EPERM;
+    if (t != NULL && g != task->group && !creds_capable(task->creds, CAP_SYS_RESOURCE_BIT)) {
+        struct task_ids ids = task_get_ids(t);
+        if (ids.uid != task->creds->uid || ids.gid != task->creds->gid)
+            r = -EPERM;
+    }
     if (r == 0)
         r = change_limit(task, g, resource, sets ? &given : NULL, &old);
     if (r == 0 && sets && resource == RLIMIT_STACK && g == task->group && given.soft < old.soft)

@@ -235,7 +235,7 @@ static int64_t for_each_of(struct task *task, int which, int who,
         struct task *t = group_next_task(g, 0);
         tasks_lock();
         bool hit = which == PRIO_PGRP ? g->pgrp != NULL && g->pgrp->pgid == who
-                                      : t != NULL && t->creds->uid == uid;
+                                      : t != NULL && task_get_ids(t).uid == uid;
         tasks_unlock();
         if (hit && t != NULL) {
             int64_t one = act(task, t, value);
@@ -259,7 +259,8 @@ static int64_t nice_get(struct task *caller, struct task *t, int value)
 static int64_t nice_set(struct task *caller, struct task *t, int value)
 {
     bool privileged = creds_capable(caller->creds, CAP_SYS_NICE_BIT);
-    if (!privileged && caller->creds->euid != t->creds->uid && caller->creds->euid != t->creds->euid)
+    struct task_ids ids = task_get_ids(t);
+    if (!privileged && caller->creds->euid != ids.uid && caller->creds->euid != ids.euid)
         return -EPERM;
     if (value < t->nice && !privileged && (uint64_t)(20 - value) > task_rlimit(t, RLIMIT_NICE))
         return -EACCES;

@@ -366,6 +366,11 @@ int64_t task_clone(struct task *parent, const struct task_clone_args *args)
         r = link_child(parent, child, args->flags);
     if (r != 0) {
         undo_thread(parent, child);
+        if (child->tid > 0) {
+            tasks_lock();
+            pid_release_locked(child->tid);
+            tasks_unlock();
+        }
         free_unlinked(child);
         return r;
     }

@@ -540,9 +540,9 @@ static int unshare_tables(struct task *t)
         if (copy == NULL)
             return -ENOMEM;
         lock_acquire(&old->lock);
-        t->group->sighand = copy;
+        copy->replaced = old; /* our reference: see signal.h */
+        __atomic_store_n(&t->group->sighand, copy, __ATOMIC_RELEASE);
         lock_release(&old->lock);
-        sighand_put(old);
     }
     return 0;
 }

@@ -57,7 +57,7 @@ void group_notify_parent_locked(struct thread_group *g, int code, int status)
         signal_info_kernel(&info, signo, code);
         info.chld.pid = g->tgid;
         info.chld.status = status;
-        info.chld.uid = g->leader != NULL && g->leader->creds != NULL ? g->leader->creds->uid : 0;
+        info.chld.uid = g->leader != NULL ? task_get_ids(g->leader).uid : 0;
         bool wanted = is_exit || !(parent->sighand->actions[SIGCHLD - 1].flags & SA_NOCLDSTOP);
         if (wanted)
             (void)signal_send_group(parent, &info);

@@ -80,13 +80,31 @@ struct sighand *sighand_copy(struct sighand *old)
     return s;
 }
 
-void sighand_put(struct sighand *s)
+static void sighand_free(struct sighand *s)
 {
-    if (s == NULL || atomic_fetch_sub(&s->refs, 1) != 1)
-        return;
     wait_queue_fini(&s->signalfd_wait);
     lock_fini(&s->lock);
     free(s);
+}
+
+void sighand_put(struct sighand *s)
+{
+    while (s != NULL && atomic_fetch_sub(&s->refs, 1) == 1) {
+        struct sighand *replaced = s->replaced;
+        sighand_free(s);
+        s = replaced;
+    }
+}
+
+struct sighand *group_lock_sighand(struct thread_group *g) NO_LOCK_ANALYSIS
+{
+    for (;;) {
+        struct sighand *sh = __atomic_load_n(&g->sighand, __ATOMIC_ACQUIRE);
+        lock_acquire(&sh->lock);
+        if (sh == __atomic_load_n(&g->sighand, __ATOMIC_ACQUIRE))
+            return sh;
+        lock_release(&sh->lock);
+    }
 }
 
 void signal_info_kernel(struct linux_siginfo *info, int signo, int code)
@@ -221,8 +239,7 @@ int signal_send_task(struct task *t, const struct linux_siginfo *info)
 {
     if (info->signo == 0)
         return 0;
-    struct sighand *sh = t->group->sighand;
-    lock_acquire(&sh->lock);
+    struct sighand *sh = group_lock_sighand(t->group);
     int r = t->exiting ? 0 : send_locked(t->group, t, info);
     lock_release(&sh->lock);
     return r;
@@ -232,8 +249,7 @@ int signal_send_group(struct thread_group *g, const struct linux_siginfo *info)
 {
     if (info->signo == 0 || g->is_init)
         return 0;
-    struct sighand *sh = g->sighand;
-    lock_acquire(&sh->lock);
+    struct sighand *sh = group_lock_sighand(g);
     bool was_stopped = g->stopped;
     int r = send_locked(g, NULL, info);
     bool continued = was_stopped && !g->stopped && info->signo == SIGCONT;

@@ -39,9 +39,13 @@ struct sighand {
     struct lock lock;
     struct linux_sigaction actions[LINUX_NSIG]; /* [signo - 1] */
     struct wait_queue signalfd_wait; /* signalfds of the group's tasks */
+    struct sighand *replaced;        /* ref: what execve took this one's place of; others may be about to lock
+                                        it, so it lives as long */
 };
 struct sighand *sighand_new(void);
 struct sighand *sighand_copy(struct sighand *old);
+/* Locks the group's present sighand, which an execve may be replacing. */
+struct sighand *group_lock_sighand(struct thread_group *g) NO_LOCK_ANALYSIS;
 void sighand_put(struct sighand *s);
 
 struct task_signals { /* sighand->lock, written by the task itself only where said */

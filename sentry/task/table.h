@@ -12,10 +12,13 @@ struct pid_entry {
     struct thread_group *group;  /* ref */
     struct process_group *pgrp;  /* borrowed: removed by its last put */
     struct session *session;     /* borrowed: removed by its last put */
+    bool is_reserved;            /* given to a task that isn't linked yet */
 };
 struct pid_entry *pid_entry(int id);
-/* A number that names nothing; -EAGAIN when there's none or the limit of tasks is reached. */
+/* A number that names nothing, reserved until task_link_locked() or pid_release_locked(); -EAGAIN when there's
+ * none or the limit of tasks is reached. */
 MUST_CHECK int pid_alloc_locked(void);
+void pid_release_locked(int id);
 void tasks_count_add_locked(int difference);
 
 struct session *session_new_locked(int sid);

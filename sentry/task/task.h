@@ -107,6 +107,7 @@ struct thread_group {
     } itimers[4];                      /* ITIMER_REAL, _VIRTUAL, _PROF; ITIMER_CPU_LIMIT */
     TAILQ_HEAD(, posix_timer) posix_timers; /* timers_lock */
     int next_timer_id;
+    bool timers_released;              /* timers_lock: the last thread is exiting, nothing is armed any more */
 
     uint64_t start_ns;                 /* monotonic */
     _Atomic uint64_t utime_ns, stime_ns;         /* of threads that exited */
@@ -211,6 +212,12 @@ struct task *group_next_task(struct thread_group *g, int from);
 struct mm *task_get_mm(struct task *t);           /* ref; NULL once it exited. Any fiber */
 struct fd_table *task_get_fds(struct task *t);    /* ref; NULL once it exited */
 struct creds *task_get_creds(struct task *t);     /* ref */
+/* The ids of any task, another one's too: its credentials may be replaced and freed at any time, so nobody but
+ * the task itself reads `creds`. Short locks may be held. */
+struct task_ids {
+    uint32_t uid, euid, suid, gid, egid, sgid;
+};
+struct task_ids task_get_ids(struct task *t);
 struct file *group_get_exe(struct thread_group *g); /* ref or NULL */
 /* The task whose fiber is executing; NULL on the sentry's own fibers and threads. */
 struct task *task_current(void);

@@ -32,7 +32,12 @@ struct pid_entry *pid_entry(int id)
 static bool pid_is_free(int id)
 {
     const struct pid_entry *e = &g_pids[id];
-    return e->task == NULL && e->group == NULL && e->pgrp == NULL && e->session == NULL;
+    return !e->is_reserved && e->task == NULL && e->group == NULL && e->pgrp == NULL && e->session == NULL;
+}
+
+void pid_release_locked(int id)
+{
+    g_pids[id].is_reserved = false;
 }
 
 int pid_alloc_locked(void)
@@ -43,6 +48,7 @@ int pid_alloc_locked(void)
         int id = g_next_pid;
         g_next_pid = id == TASK_PID_MAX ? 300 : id + 1; /* as Linux: RESERVED_PIDS on wrap */
         if (pid_is_free(id)) {
+            g_pids[id].is_reserved = true;
             g_forks_total++;
             return id;
         }
@@ -242,6 +248,7 @@ void task_link_locked(struct task *t)
     struct pid_entry *e = pid_entry(t->tid);
     ASSERT(e != NULL && e->task == NULL);
     e->task = t;
+    e->is_reserved = false;
     task_get(t);
     struct thread_group *g = t->group;
     lock_acquire(&g->sighand->lock);
@@ -379,6 +386,15 @@ struct creds *task_get_creds(struct task *t)
     struct creds *c = creds_get(t->creds);
     lock_release(&t->state_lock);
     return c;
+}
+
+struct task_ids task_get_ids(struct task *t)
+{
+    lock_acquire(&t->state_lock);
+    const struct creds *c = t->creds;
+    struct task_ids ids = {c->uid, c->euid, c->suid, c->gid, c->egid, c->sgid};
+    lock_release(&t->state_lock);
+    return ids;
 }
 
 struct file *group_get_exe(struct thread_group *g)

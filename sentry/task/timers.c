@@ -138,7 +138,8 @@ void cpu_limit_changed(struct thread_group *g)
     uint64_t used = group_cpu_ns(g), soft = limit_ns(limit.soft);
     lock_acquire(&g->timers_lock);
     state->cpu_deadline_ns = soft;
-    timer_arm(&state->timer, host_monotonic_ns() + cpu_wait_ns(soft > used ? soft - used : 0));
+    if (!g->timers_released) /* prlimit(2) of a zombie */
+        timer_arm(&state->timer, host_monotonic_ns() + cpu_wait_ns(soft > used ? soft - used : 0));
     lock_release(&g->timers_lock);
 }
 
@@ -369,6 +370,11 @@ int posix_timer_delete(struct thread_group *g, int id)
 void group_timers_release(struct thread_group *g, bool exec)
 {
     struct timer_setting none = {0}, old;
+    if (!exec) {
+        lock_acquire(&g->timers_lock);
+        g->timers_released = true;
+        lock_release(&g->timers_lock);
+    }
     for (int which = ITIMER_REAL; !exec && which <= ITIMER_PROF; which++) /* execve keeps them */
         if (g->itimers[which].timer.fire != NULL)
             itimer_set(g, which, &none, &old);

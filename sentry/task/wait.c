@@ -31,7 +31,7 @@ static void describe_locked(const struct thread_group *g, int code, int status, 
                             struct wait_result *ret)
 {
     ret->pid = g->tgid;
-    ret->uid = g->leader != NULL && g->leader->creds != NULL ? g->leader->creds->uid : 0;
+    ret->uid = g->leader != NULL ? task_get_ids(g->leader).uid : 0;
     ret->code = code;
     ret->status = status;
     ret->wait_status = wait_status;

@@ -130,7 +130,8 @@ void console_make_controlling(struct thread_group *g)
     if (g_console.tty == NULL)
         return;
     tasks_lock();
-    tty_make_controlling_locked(g_console.tty, g->pgrp->session, g->pgrp->pgid);
+    if (g->pgrp != NULL) /* it may be gone already */
+        tty_make_controlling_locked(g_console.tty, g->pgrp->session, g->pgrp->pgid);
     tasks_unlock();
 }
 

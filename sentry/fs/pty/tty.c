@@ -753,7 +753,7 @@ int tty_open_slave(struct tty *tty, struct file *file)
     tasks_lock();
     struct process_group *pg = t->group->pgrp;
     if (pg != NULL && pg->session->sid == t->group->tgid && pg->session->tty == NULL &&
-        tty->session == NULL)
+        tty->session == NULL && !tty->hung_up)
         tty_make_controlling_locked(tty, pg->session, pg->pgid);
     tasks_unlock();
     return 0;

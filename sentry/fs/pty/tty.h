@@ -37,7 +37,7 @@ struct tty {
     uint8_t packet_flags;
     bool is_locked;           /* TIOCSPTLCK: slave can't be opened yet */
     bool exclusive;           /* TIOCEXCL */
-    bool hung_up;             /* the master is gone: reads give EOF, writes EIO */
+    _Atomic bool hung_up;     /* the master is gone: reads give EOF, writes EIO */
     bool has_been_opened;     /* a slave file existed: the master sees a hang-up when none is left */
     uint32_t slave_count;     /* open slave files */
     int number;               /* /dev/pts/N; the console is 0 */

@@ -147,7 +147,9 @@ static int64_t acquire(struct tty *tty, uint64_t arg)
     tasks_lock();
     struct process_group *pg = t->group->pgrp;
     struct session *s = pg->session;
-    if (s->tty == tty && s->sid == t->group->tgid) {
+    if (tty->hung_up) { /* tty_hangup() sets it before it clears sessions under this lock */
+        r = -EIO;
+    } else if (s->tty == tty && s->sid == t->group->tgid) {
         r = 0;
     } else if (s->sid != t->group->tgid || s->tty != NULL) {
         r = -EPERM;
