@@ -17,7 +17,8 @@
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
 
-/* #syscalls rt_sigprocmask,mincore: libunwind, in a crash */
+/* #syscalls rt_sigprocmask,mincore: libunwind, in a crash
+ * #syscalls writev: the message of the libc's own checks (to /dev/null) before it aborts */
 
 #define FRAMES_MAX 48
 
@@ -39,12 +40,12 @@ static void print_backtrace(void *context)
 }
 
 /* A jump to nowhere has no unwind data, but its caller's address is on top of the stack: goes on there. */
-static void *after_bad_jump(void *context)
+static void *after_bad_jump(const siginfo_t *info, void *context)
 {
     ucontext_t *uc = context;
     uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
     uintptr_t start = (uintptr_t)&__executable_start, end = (uintptr_t)&etext;
-    if (rip >= start + 4096 && rip < end)
+    if ((rip >= start + 4096 && rip < end) || info->si_signo != SIGSEGV || (uintptr_t)info->si_addr != rip)
         return context;
     uintptr_t *sp = (uintptr_t *)(uintptr_t)uc->uc_mcontext.gregs[REG_RSP]; // NOLINT
     uc->uc_mcontext.gregs[REG_RIP] = (greg_t)*sp;
@@ -62,7 +63,7 @@ static void on_crash(int signo, siginfo_t *info, void *context)
         log_err("the sentry crashed: signal %d at 0x%lx, address 0x%lx", signo,
                 (unsigned long)uc->uc_mcontext.gregs[REG_RIP] - (uintptr_t)&__executable_start,
                 (unsigned long)(uintptr_t)info->si_addr);
-        print_backtrace(after_bad_jump(context));
+        print_backtrace(after_bad_jump(info, context));
     }
     /* pid 1 of a namespace survives default actions: so an exit, with the status of a signal.
      * #syscalls exit_group: a crash ends the sandbox */

@@ -37,7 +37,6 @@ struct do_options {
     uint32_t cpu_millis;
     uint32_t pids;
     uint64_t timeout_ns;
-    uint64_t drill; /* test builds */
     char **command; /* NULL-terminated tail of argv */
 };
 

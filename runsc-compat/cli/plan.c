@@ -8,6 +8,7 @@
 
 #include "base/host.h"
 #include "base/log.h"
+#include "runsc-compat/cli/drills.h"
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -279,7 +280,7 @@ static int make_sentry(struct plan *plan, const struct options *options, struct 
                                         .cpu_millis = o->cpu_millis,
                                         .cpu_count = count_cpus(o->cpu_millis),
                                         .pids = o->pids};
-    s->drill = o->drill;
+    s->drill = drill_wanted();
     s->platform = copy(options->global.platform, err);
     s->hostname = copy(o->hostname ? o->hostname : "bailey", err);
     s->user = copy(o->user.name, err);

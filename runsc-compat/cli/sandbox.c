@@ -159,7 +159,8 @@ static int spawn_both(struct sandbox *s)
     const struct spawn_config sentry = {.program = "bailey-sentry",
                                         .ids = root ? SPAWN_IDS_OWN : SPAWN_IDS_CALLER,
                                         .host_uid = s->plan->sentry_uid,
-                                        .raise_oom = true};
+                                        .raise_oom = true,
+                                        .drill = s->plan->sentry.drill};
     if (spawn(&gofer, &s->gofer, s->err) < 0 || monitor_watch(&s->monitor, s->gofer.pidfd, s->err) < 0)
         return -1;
     if (spawn(&sentry, &s->sentry, s->err) < 0 || monitor_watch(&s->monitor, s->sentry.pidfd, s->err) < 0)
@@ -208,7 +209,7 @@ static void go(struct sandbox *s)
     terminal_enter_raw(&s->terminal);
     if (!error)
         error = control_send(s->sentry.sock, CONTROL_GO, 0, 0, NULL, -1);
-    if (error) {
+    if (error && error != -EPIPE && error != -ECONNRESET) { /* those: its death is the next event */
         err_errno(s->err, -error, "the sandbox died while it started; see the log lines above");
         fail(s);
         return;

@@ -11,6 +11,7 @@
 
 #include "base/host.h"
 #include "base/log.h"
+#include "runsc-compat/cli/drills.h"
 #include "sentry/control/control.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +74,7 @@ static NORETURN void fail(const struct start *start)
 }
 
 /* 0, 1, 2 = /dev/null, 3 = socket, 4 = program, 5 = error pipe (both closed by exec), nothing else. */
-static void arrange_fds(struct start *start)
+static void arrange_fds(struct start *start, uint64_t drill)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int sock = fcntl(start->sock, F_DUPFD_CLOEXEC, 10);
@@ -81,7 +82,7 @@ static void arrange_fds(struct start *start)
     int exec_error = fcntl(start->exec_error, F_DUPFD_CLOEXEC, 10);
     if (null < 0 || sock < 0 || program < 0 || exec_error < 0)
         fail(start);
-    for (int hfd = 0; hfd < 3; hfd++) {
+    for (int hfd = drill_leaves_out(drill, DRILL_HOLE_TTY) ? 1 : 0; hfd < 3; hfd++) {
         if (dup2(null, hfd) < 0)
             fail(start);
     }
@@ -132,7 +133,7 @@ static NORETURN void run_child(struct start start, const struct spawn_config *co
     reset_signals();
     raise_file_limit();
     umask(0);
-    arrange_fds(&start);
+    arrange_fds(&start, config->drill);
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         fail(&start);
     if (config->ids != SPAWN_IDS_CALLER && syscall(SYS_setgroups, 0, NULL) < 0)
@@ -157,6 +158,8 @@ static int write_maps(pid_t pid, const struct spawn_config *config, struct err *
 {
     char uids[64];
     char gids[64];
+    if (drill_leaves_out(config->drill, DRILL_HOLE_USER))
+        return 0;
     if (config->ids == SPAWN_IDS_IDENTITY) {
         snprintf(uids, sizeof(uids), "0 0 4294967295");
         snprintf(gids, sizeof(gids), "0 0 4294967295");
@@ -195,7 +198,7 @@ static int clone_child(struct start *start, const struct spawn_config *config, s
                        struct err *err)
 {
     int pidfd = -1;
-    struct clone_args args = {.flags = NAMESPACES | CLONE_PIDFD,
+    struct clone_args args = {.flags = (NAMESPACES & ~drill_shared_namespaces(config->drill)) | CLONE_PIDFD,
                               .pidfd = (uint64_t)(uintptr_t)&pidfd,
                               .exit_signal = SIGCHLD};
     long pid = syscall(SYS_clone3, &args, sizeof(args));

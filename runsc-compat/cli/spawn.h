@@ -21,6 +21,7 @@ struct spawn_config {
     enum spawn_ids ids;
     uint32_t host_uid;   /* SPAWN_IDS_OWN: uid and gid */
     bool raise_oom;      /* oom_score_adj 1000, and a descriptor that can lower it again */
+    uint64_t drill;      /* test builds: protections that are left out (drills.h); else 0 */
 };
 
 struct child {
