@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc and /sys of a sandbox without guests: what the machine says must agree wherever it is said. */
+/* /proc and /sys of a sandbox without guests: what the machine says must agree wherever it is said.
+ */
 #include "tests/unit/vfs_fixture.h"
 
 #include "sentry/fs/proc/machine.h"
@@ -135,8 +136,8 @@ static struct dir_names {
     size_t count;
 } g_names[8];
 
-static bool collect_names(struct dir_context *ctx, const char *name, size_t size, uint64_t ino, uint8_t type,
-                    int64_t next_pos)
+static bool collect_names(struct dir_context *ctx, const char *name, size_t size, uint64_t ino,
+                          uint8_t type, int64_t next_pos)
 {
     struct dir_names *n = container_of(ctx, struct dir_names, ctx);
     (void)ino, (void)next_pos;

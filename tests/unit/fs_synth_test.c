@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentry/fs/synth: growing texts, sets of processors, and what an open file of computed content does. */
+/* sentry/fs/synth: growing texts, sets of processors, and what an open file of computed content
+ * does. */
 #include "tests/unit/vfs_fixture.h"
 
 #include "sentry/fs/synth/synth.h"
 
 #define LARGE_LINES 2500000 /* more than the texts' budget */
 
-static unsigned g_shown;   /* how often the content was made */
+static unsigned g_shown; /* how often the content was made */
 static char g_stored[64];
 
 static int show_count(const struct synth_key *key, const struct creds *reader, struct text *out)
@@ -24,7 +25,8 @@ static int show_large(const struct synth_key *key, const struct creds *reader, s
     return 0;
 }
 
-static int store_word(const struct synth_key *key, const struct creds *writer, const char *bytes, size_t size)
+static int store_word(const struct synth_key *key, const struct creds *writer, const char *bytes,
+                      size_t size)
 {
     (void)key, (void)writer;
     if (size >= sizeof g_stored)
@@ -39,12 +41,14 @@ static int target_key(const struct synth_key *key, struct text *out)
     return 0;
 }
 
-static const struct synth_row numbered_rows[] = {{.name = "link", .mode = S_IFLNK | 0777, .target = target_key}};
+static const struct synth_row numbered_rows[] = {
+    {.name = "link", .mode = S_IFLNK | 0777, .target = target_key}};
 static const struct synth_rows numbered = SYNTH_ROWS(numbered_rows);
-static const struct synth_row numbered_row = {.name = "", .mode = S_IFDIR | 0555, .rows = &numbered};
+static const struct synth_row numbered_row = {
+    .name = "", .mode = S_IFDIR | 0555, .rows = &numbered};
 
-static int lookup_number(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                         struct synth_key *ret_key)
+static int lookup_number(const struct synth_key *key, const char *name,
+                         const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     (void)key;
     int n = synth_parse_number(name);
@@ -186,8 +190,8 @@ struct small_listing {
     unsigned room; /* entries until the buffer is full */
 };
 
-static bool collect_some(struct dir_context *ctx, const char *name, size_t size, uint64_t ino, uint8_t type,
-                    int64_t next_pos)
+static bool collect_some(struct dir_context *ctx, const char *name, size_t size, uint64_t ino,
+                         uint8_t type, int64_t next_pos)
 {
     struct small_listing *l = container_of(ctx, struct small_listing, ctx);
     (void)size, (void)type, (void)next_pos;

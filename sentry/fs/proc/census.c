@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums over all processes, for /proc/stat, meminfo and loadavg. Any fiber. Programs poll those files, so
- * the processes are counted at most every tenth of a second, whoever asks.
+ * Sums over all processes, for /proc/stat, meminfo and loadavg. Any fiber. Programs poll those
+ * files, so the processes are counted at most every tenth of a second, whoever asks.
  */
-#include "sentry/fs/proc/proc_internal.h"
 #include "base/host.h"
 #include "sentry/fs/proc/machine.h"
+#include "sentry/fs/proc/proc_internal.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/task/host_facts.h"
 
-#define CENSUS_AGE_NS 100000000u
+#define CENSUS_AGE_NS    100000000u
 #define LOAD_INTERVAL_NS 5000000000u
-#define LOAD_ONE 2048U
-#define STACK_TOUCHED KIB(136) /* the main stack is mapped whole; Linux would show about this much */
+#define LOAD_ONE         2048U
+#define STACK_TOUCHED                                                                              \
+    KIB(136) /* the main stack is mapped whole; Linux would show about this much */
 
 static struct {
     struct lock lock;
@@ -25,8 +26,9 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* An upper bound: the host knows what is resident, the sentry what could be. Reserved memory (PROT_NONE)
- * doesn't count, of the stack only what programs touch; files count as if they were read whole. */
+/* An upper bound: the host knows what is resident, the sentry what could be. Reserved memory
+ * (PROT_NONE) doesn't count, of the stack only what programs touch; files count as if they were
+ * read whole. */
 void proc_memory_usage(const struct mm_counts *counts, struct proc_usage *ret)
 {
     uint64_t anon = counts->data + min_u64(counts->stack, STACK_TOUCHED);
@@ -41,8 +43,8 @@ uint64_t proc_memory_total(void)
     return g_sandbox.memory_limit != 0 ? g_sandbox.memory_limit : host_facts()->memory_total;
 }
 
-/* Since what is used is only bounded from above, an eighth is always called free: programs that size their
- * caches by this shall not be stopped by an estimate. */
+/* Since what is used is only bounded from above, an eighth is always called free: programs that
+ * size their caches by this shall not be stopped by an estimate. */
 uint64_t proc_memory_free(const struct census *c)
 {
     uint64_t total = proc_memory_total(), used = c->anon + tmpfs_used();
@@ -59,7 +61,8 @@ uint64_t proc_all_cpus(void)
     return g_sandbox.cpu_count >= 64 ? UINT64_MAX : (1ULL << g_sandbox.cpu_count) - 1;
 }
 
-/* ---- counting ------------------------------------------------------------------------------------ */
+/* ---- counting
+ * ------------------------------------------------------------------------------------ */
 
 /* The threads of one process; a living one with a reference, if there is one. */
 static struct task *count_threads(struct thread_group *g, struct census *c)
@@ -73,7 +76,8 @@ static struct task *count_threads(struct thread_group *g, struct census *c)
         if (t->exiting)
             continue;
         c->threads++;
-        if (atomic_load_explicit(&t->state, memory_order_relaxed) == 'R' && !fiber_is_parked(&t->fiber))
+        if (atomic_load_explicit(&t->state, memory_order_relaxed) == 'R' &&
+            !fiber_is_parked(&t->fiber))
             c->running++;
         if (alive == NULL)
             alive = t;
@@ -121,7 +125,8 @@ static void update_load_locked(struct census *next, uint64_t now)
     g_census.load_ns += steps * LOAD_INTERVAL_NS;
     if (steps > 500)
         steps = 500;
-    uint64_t active = (next->running > 1 ? next->running - 1 : 0) * (uint64_t)LOAD_ONE; /* not the reader */
+    uint64_t active =
+        (next->running > 1 ? next->running - 1 : 0) * (uint64_t)LOAD_ONE; /* not the reader */
     for (int i = 0; i < 3; i++) {
         next->load[i] = g_census.last.load[i];
         for (uint64_t s = 0; s < steps; s++)
@@ -152,7 +157,8 @@ void proc_census(struct census *ret)
     *ret = next;
 }
 
-/* ---- for others ---------------------------------------------------------------------------------- */
+/* ---- for others
+ * ---------------------------------------------------------------------------------- */
 
 uint64_t machine_memory_total(void)
 {

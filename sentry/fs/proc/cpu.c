@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/cpuinfo and /proc/interrupts: the host's model of processor, as many as the sandbox has, numbered
- * like one socket without hyperthreads. Any fiber.
+ * /proc/cpuinfo and /proc/interrupts: the host's model of processor, as many as the sandbox has,
+ * numbered like one socket without hyperthreads. Any fiber.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include "sentry/task/host_facts.h"
@@ -12,12 +12,9 @@ static const struct {
     const char *key;
     int kind;
 } topology[] = {
-    {"processor", TOPOLOGY_CPU},
-    {"physical id", TOPOLOGY_ZERO},
-    {"siblings", TOPOLOGY_COUNT_OF_CPUS},
-    {"core id", TOPOLOGY_CPU},
-    {"cpu cores", TOPOLOGY_COUNT_OF_CPUS},
-    {"apicid", TOPOLOGY_CPU},
+    {"processor", TOPOLOGY_CPU},           {"physical id", TOPOLOGY_ZERO},
+    {"siblings", TOPOLOGY_COUNT_OF_CPUS},  {"core id", TOPOLOGY_CPU},
+    {"cpu cores", TOPOLOGY_COUNT_OF_CPUS}, {"apicid", TOPOLOGY_CPU},
     {"initial apicid", TOPOLOGY_CPU},
 };
 
@@ -28,7 +25,8 @@ static unsigned topology_value(int kind, unsigned cpu)
     return kind == TOPOLOGY_ZERO ? 0 : g_sandbox.cpu_count;
 }
 
-/* The number that replaces the value of this line, or -1. `key_size` excludes blanks before the colon. */
+/* The number that replaces the value of this line, or -1. `key_size` excludes blanks before the
+ * colon. */
 static int replacement(const char *key, size_t key_size, unsigned cpu)
 {
     for (size_t i = 0; i < ARRAY_COUNT(topology); i++)
@@ -56,8 +54,9 @@ static void put_line(struct text *out, const char *line, size_t size, unsigned c
 int proc_show_cpuinfo(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
     (void)key, (void)reader;
-    static const char unknown[] = "processor\t:\nvendor_id\t: unknown\nphysical id\t:\nsiblings\t:\ncore id\t\t:\n"
-                                  "cpu cores\t:\n";
+    static const char unknown[] =
+        "processor\t:\nvendor_id\t: unknown\nphysical id\t:\nsiblings\t:\ncore id\t\t:\n"
+        "cpu cores\t:\n";
     const char *block = host_facts()->cpuinfo;
     if (block == NULL || block[0] == '\0')
         block = unknown;

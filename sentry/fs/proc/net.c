@@ -16,6 +16,7 @@
     "tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 #define DATAGRAM_TAIL " ref pointer drops"
 
+/* clang-format off: as the kernel prints them */
 static const struct synth_row rows[] = {
     TEXT_ROW("arp", "IP address       HW type     Flags       HW address            Mask     Device\n"),
     TEXT_ROW("dev",
@@ -59,4 +60,5 @@ static const struct synth_row rows[] = {
     TEXT_ROW("udp6", INET6_HEADER DATAGRAM_TAIL "\n"),
     TEXT_ROW("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
 };
+/* clang-format on */
 const struct synth_rows proc_net_rows = SYNTH_ROWS(rows);

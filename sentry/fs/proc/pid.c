@@ -3,8 +3,14 @@
 #include "sentry/fs/proc/pid_values.h"
 #include <sys/stat.h>
 
-#define FILE_ROW(label, bits, ...) {.name = (label), .mode = S_IFREG | (bits), __VA_ARGS__}
-#define DIR_ROW(label, bits, ...) {.name = (label), .mode = S_IFDIR | (bits), __VA_ARGS__}
+#define FILE_ROW(label, bits, ...)                                                                 \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | (bits), __VA_ARGS__                                     \
+    }
+#define DIR_ROW(label, bits, ...)                                                                  \
+    {                                                                                              \
+        .name = (label), .mode = S_IFDIR | (bits), __VA_ARGS__                                     \
+    }
 #define LINK_ROW(label, which)                                                                     \
     {                                                                                              \
         .name = (label), .mode = S_IFLNK | 0777, .target = proc_target_##which,                    \
@@ -79,8 +85,8 @@ static const struct synth_row task_rows[] = {
 };
 /* clang-format on */
 
-static const struct synth_rows in_process = SYNTH_ROWS(process_rows), in_task = SYNTH_ROWS(task_rows);
+static const struct synth_rows in_process = SYNTH_ROWS(process_rows),
+                               in_task = SYNTH_ROWS(task_rows);
 
-const struct synth_row proc_process_row = {
-    .name = "", .mode = S_IFDIR | 0555, .rows = &in_process};
+const struct synth_row proc_process_row = {.name = "", .mode = S_IFDIR | 0555, .rows = &in_process};
 const struct synth_row proc_task_row = {.name = "", .mode = S_IFDIR | 0555, .rows = &in_task};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directories and links below /proc/PID: fd, fdinfo, task, ns; exe, cwd, root. Any fiber. Following a
- * link gives the caller another process's file, so each asks ptrace(2)'s rule first.
+ * The directories and links below /proc/PID: fd, fdinfo, task, ns; exe, cwd, root. Any fiber.
+ * Following a link gives the caller another process's file, so each asks ptrace(2)'s rule first.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include "sentry/task/pidfd.h"
@@ -51,7 +51,8 @@ static int target_of(int r, struct path *p, struct text *out)
     return r;
 }
 
-/* ---- exe, cwd, root ------------------------------------------------------------------------------ */
+/* ---- exe, cwd, root
+ * ------------------------------------------------------------------------------ */
 
 int proc_follow_exe(const struct synth_key *key, struct path *ret)
 {
@@ -117,7 +118,8 @@ int proc_target_root(const struct synth_key *key, struct text *out)
     return target_of(r, &p, out);
 }
 
-/* ---- fd and fdinfo ------------------------------------------------------------------------------- */
+/* ---- fd and fdinfo
+ * ------------------------------------------------------------------------------- */
 
 static struct file *get_file(const struct synth_key *key, bool *ret_cloexec)
 {
@@ -166,8 +168,8 @@ static int show_fdinfo(const struct synth_key *key, const struct creds *reader, 
         return -ENOENT;
     uint32_t flags = atomic_load_explicit(&f->flags, memory_order_relaxed);
     text_printf(out, "pos:\t%lld\nflags:\t0%o\nmnt_id:\t%d\nino:\t%llu\n", (long long)f->pos,
-                flags | (cloexec ? (unsigned)O_CLOEXEC : 0u), f->path.mount != NULL ? f->path.mount->id : 0,
-                (unsigned long long)f->inode->ino);
+                flags | (cloexec ? (unsigned)O_CLOEXEC : 0u),
+                f->path.mount != NULL ? f->path.mount->id : 0, (unsigned long long)f->inode->ino);
     struct thread_group *g = pidfd_group(f);
     if (g != NULL) { /* glibc's pidfd_getpid(3) reads this */
         tasks_lock();
@@ -181,7 +183,8 @@ static int show_fdinfo(const struct synth_key *key, const struct creds *reader, 
 
 const struct synth_row proc_fd_row = {
     .name = "", .mode = S_IFLNK | 0700, .target = target_fd, .follow = follow_fd};
-static const struct synth_row fdinfo_row = {.name = "", .mode = S_IFREG | 0400, .show = show_fdinfo};
+static const struct synth_row fdinfo_row = {
+    .name = "", .mode = S_IFREG | 0400, .show = show_fdinfo};
 
 /* The link's mode tells how the file is open. -ENOENT once the descriptor is closed. */
 int proc_fd_refresh(struct inode *inode, const struct synth_key *key)
@@ -212,14 +215,14 @@ static int lookup_fd(const struct synth_key *key, const char *name, const struct
     return 0;
 }
 
-static int fd_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                     struct synth_key *ret_key)
+static int fd_lookup(const struct synth_key *key, const char *name,
+                     const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     return lookup_fd(key, name, &proc_fd_row, ret_row, ret_key);
 }
 
-static int fdinfo_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                         struct synth_key *ret_key)
+static int fdinfo_lookup(const struct synth_key *key, const char *name,
+                         const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     return lookup_fd(key, name, &fdinfo_row, ret_row, ret_key);
 }
@@ -257,10 +260,11 @@ static bool fdinfo_next(const struct synth_key *key, int64_t from, int64_t *ret_
 const struct synth_dynamic proc_fd_dynamic = {.lookup = fd_lookup, .next = fd_next};
 const struct synth_dynamic proc_fdinfo_dynamic = {.lookup = fdinfo_lookup, .next = fdinfo_next};
 
-/* ---- task ---------------------------------------------------------------------------------------- */
+/* ---- task
+ * ---------------------------------------------------------------------------------------- */
 
-static int task_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                       struct synth_key *ret_key)
+static int task_lookup(const struct synth_key *key, const char *name,
+                       const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     AUTO_SUBJECT s = {0};
     int tid = synth_parse_number(name);
@@ -308,15 +312,17 @@ uint64_t proc_link_count(const struct synth_row *row, const struct synth_key *ke
     return links;
 }
 
-/* ---- ns ------------------------------------------------------------------------------------------ */
+/* ---- ns
+ * ------------------------------------------------------------------------------------------ */
 
 /* One namespace of each kind, with the number of Linux's initial one. */
 enum ns_kind { NS_CGROUP, NS_IPC, NS_MNT, NS_NET, NS_PID, NS_TIME, NS_USER, NS_UTS, NS_COUNT };
 static const struct {
     const char *name;
     uint32_t ino;
-} namespaces[] = {{"cgroup", 4026531835}, {"ipc", 4026531839}, {"mnt", 4026531841},  {"net", 4026531840},
-                  {"pid", 4026531836},    {"time", 4026531834}, {"user", 4026531837}, {"uts", 4026531838}};
+} namespaces[] = {{"cgroup", 4026531835}, {"ipc", 4026531839}, {"mnt", 4026531841},
+                  {"net", 4026531840},    {"pid", 4026531836}, {"time", 4026531834},
+                  {"user", 4026531837},   {"uts", 4026531838}};
 static_assert(ARRAY_COUNT(namespaces) == NS_COUNT, "a name for each kind");
 
 /* The object that stands for a namespace: made once, never given up. */
@@ -401,8 +407,9 @@ NS_LINK(NS_UTS, uts)
         .follow = follow_ns_##suffix                                                               \
     }
 static const struct synth_row ns_rows[] = {
-    NS_ROW("cgroup", cgroup), NS_ROW("ipc", ipc),   NS_ROW("mnt", mnt),
-    NS_ROW("net", net),       NS_ROW("pid", pid),   NS_ROW("pid_for_children", pid),
+    NS_ROW("cgroup", cgroup), NS_ROW("ipc", ipc),
+    NS_ROW("mnt", mnt),       NS_ROW("net", net),
+    NS_ROW("pid", pid),       NS_ROW("pid_for_children", pid),
     NS_ROW("time", time),     NS_ROW("time_for_children", time),
     NS_ROW("user", user),     NS_ROW("uts", uts),
 };

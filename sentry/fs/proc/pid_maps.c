@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/PID/{maps,smaps,smaps_rollup,numa_maps}: the VMA tree as text. Any fiber; no lock is held from one
- * VMA to the next, so a process that changes its maps meanwhile sees a mixture, as on Linux.
+ * /proc/PID/{maps,smaps,smaps_rollup,numa_maps}: the VMA tree as text. Any fiber; no lock is held
+ * from one VMA to the next, so a process that changes its maps meanwhile sees a mixture, as on
+ * Linux.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include <errno.h>
@@ -9,12 +10,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define NAME_COLUMN 73
+#define NAME_COLUMN   73
 #define VMAS_PER_TURN 256 /* then others may run */
 
 struct vma_walk {
-    struct mm *mm;   /* ref; NULL: nothing to show */
-    struct vma vma;  /* with a reference on its object */
+    struct mm *mm;  /* ref; NULL: nothing to show */
+    struct vma vma; /* with a reference on its object */
     uint64_t from;
     unsigned turn;
 };
@@ -57,10 +58,11 @@ static void put_header(struct text *out, const struct vma *v, const struct vma_f
 {
     size_t start = out->size;
     text_printf(out, "%08llx-%08llx %c%c%c%c %08llx %02x:%02x %llu ", (unsigned long long)v->start,
-                (unsigned long long)v->end, v->prot & PROT_READ ? 'r' : '-', v->prot & PROT_WRITE ? 'w' : '-',
-                v->prot & PROT_EXEC ? 'x' : '-', is_shared(v) ? 's' : 'p',
-                v->object != NULL ? (unsigned long long)v->offset : 0, (unsigned)(file->dev >> 8 & 0xfff),
-                (unsigned)(file->dev & 0xff), (unsigned long long)file->ino);
+                (unsigned long long)v->end, v->prot & PROT_READ ? 'r' : '-',
+                v->prot & PROT_WRITE ? 'w' : '-', v->prot & PROT_EXEC ? 'x' : '-',
+                is_shared(v) ? 's' : 'p', v->object != NULL ? (unsigned long long)v->offset : 0,
+                (unsigned)(file->dev >> 8 & 0xfff), (unsigned)(file->dev & 0xff),
+                (unsigned long long)file->ino);
     const char *name = file->path != NULL ? file->path : v->name;
     if (name[0] != '\0') {
         text_pad(out, start, NAME_COLUMN);
@@ -91,7 +93,8 @@ int proc_show_maps(const struct synth_key *key, const struct creds *reader, stru
     return 0;
 }
 
-/* ---- with sizes ---------------------------------------------------------------------------------- */
+/* ---- with sizes
+ * ---------------------------------------------------------------------------------- */
 
 /* As proc_memory_usage(): what may be resident, not what is. */
 struct vma_usage {
@@ -141,9 +144,10 @@ static void put_usage(struct text *out, const struct vma_usage *u, bool is_rollu
     put_kb(out, "Private_Dirty", u->dirty);
     put_kb(out, "Referenced", u->resident);
     put_kb(out, "Anonymous", u->anon);
-    static const char *const none[] = {"KSM",           "LazyFree",       "AnonHugePages",   "ShmemPmdMapped",
-                                       "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap",
-                                       "SwapPss"};
+    static const char *const none[] = {
+        "KSM",           "LazyFree",       "AnonHugePages",   "ShmemPmdMapped",
+        "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap",
+        "SwapPss"};
     for (size_t i = 0; i < ARRAY_COUNT(none); i++)
         put_kb(out, none[i], 0);
     put_kb(out, "Locked", u->locked);
@@ -204,7 +208,8 @@ int proc_show_smaps(const struct synth_key *key, const struct creds *reader, str
     return 0;
 }
 
-int proc_show_smaps_rollup(const struct synth_key *key, const struct creds *reader, struct text *out)
+int proc_show_smaps_rollup(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     struct vma_walk w = {0};
     struct vma_usage usage = {0};

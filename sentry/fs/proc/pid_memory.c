@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/PID/{cmdline,environ,auxv,mem}: bytes of the process's own memory. Any fiber. The process may
- * write what it likes there and move the bounds (prctl): everything is copied once, in bounded pieces.
+ * /proc/PID/{cmdline,environ,auxv,mem}: bytes of the process's own memory. Any fiber. The process
+ * may write what it likes there and move the bounds (prctl): everything is copied once, in bounded
+ * pieces.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE_SIZE PAGE_SIZE
+#define PIECE_SIZE  PAGE_SIZE
 #define STRINGS_MAX MIB(8) /* of a command line or environment */
 
 /* Appends guest bytes [start, end) up to the first inaccessible page. */
@@ -92,10 +93,12 @@ int proc_show_auxv(const struct synth_key *key, const struct creds *reader, stru
     return 0;
 }
 
-/* ---- mem ----------------------------------------------------------------------------------------- */
+/* ---- mem
+ * ----------------------------------------------------------------------------------------- */
 
-/* The memory is that of the moment of opening, even after an execve. Page protections hold: unlike Linux,
- * what the process itself can't write can't be written here (breakpoints of gdb: see ptrace). */
+/* The memory is that of the moment of opening, even after an execve. Page protections hold: unlike
+ * Linux, what the process itself can't write can't be written here (breakpoints of gdb: see
+ * ptrace). */
 typedef int move_fn(struct mm *mm, uint64_t at, struct io *io, char *piece, size_t size);
 
 static int move_out(struct mm *mm, uint64_t at, struct io *io, char *piece, size_t size)

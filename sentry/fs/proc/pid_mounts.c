@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/PID/{mounts,mountinfo,mountstats}: what is mounted, seen from the process's root directory. Any
- * fiber.
+ * /proc/PID/{mounts,mountinfo,mountstats}: what is mounted, seen from the process's root directory.
+ * Any fiber.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/PID/{status,stat,statm,schedstat,sched,io}: what ps(1) and top(1) read. Any fiber; about any
- * process, which may change or end meanwhile: each part is read under its own lock.
+ * /proc/PID/{status,stat,statm,schedstat,sched,io}: what ps(1) and top(1) read. Any fiber; about
+ * any process, which may change or end meanwhile: each part is read under its own lock.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include "sentry/fs/pty/tty.h"
@@ -12,7 +12,8 @@
 
 #define NS_PER_TICK (1000000000u / PROC_HZ)
 
-/* ---- what is read under the tasks lock ----------------------------------------------------------- */
+/* ---- what is read under the tasks lock
+ * ----------------------------------------------------------- */
 
 struct relations {
     int tgid, tid, parent, pgid, sid, tty, tpgid, exit_signal, exit_code;
@@ -23,7 +24,8 @@ struct relations {
 static void get_relations(const struct subject *s, struct relations *ret)
 {
     const struct thread_group *g = s->group;
-    *ret = (struct relations){.tgid = g->tgid, .tid = s->task != NULL ? s->task->tid : g->tgid, .tpgid = -1};
+    *ret = (struct relations){
+        .tgid = g->tgid, .tid = s->task != NULL ? s->task->tid : g->tgid, .tpgid = -1};
     tasks_lock();
     ret->parent = g->parent != NULL ? g->parent->tgid : 0;
     if (g->pgrp != NULL) {
@@ -59,11 +61,11 @@ static void get_signals(const struct subject *s, struct signals *ret)
         ret->pending = s->task->signals.pending.mask;
         ret->blocked = atomic_load_explicit(&s->task->signals.blocked, memory_order_relaxed);
         TAILQ_FOREACH(q, &s->task->signals.pending.queue, entry)
-            ret->queued++;
+        ret->queued++;
     }
     ret->shared = s->group->pending.mask;
     TAILQ_FOREACH(q, &s->group->pending.queue, entry)
-        ret->queued++;
+    ret->queued++;
     for (int signo = 1; signo <= LINUX_NSIG; signo++) {
         uint64_t handler = sh->actions[signo - 1].handler;
         if (handler == 1)
@@ -75,8 +77,8 @@ static void get_signals(const struct subject *s, struct signals *ret)
     tasks_unlock();
 }
 
-static void get_memory(const struct subject *s, struct mm_counts *ret_counts, struct proc_usage *ret_usage,
-                       struct mm_layout *ret_layout, bool *ret_has_mm)
+static void get_memory(const struct subject *s, struct mm_counts *ret_counts,
+                       struct proc_usage *ret_usage, struct mm_layout *ret_layout, bool *ret_has_mm)
 {
     struct mm *mm = subject_mm(s);
     *ret_counts = (struct mm_counts){0};
@@ -91,7 +93,8 @@ static void get_memory(const struct subject *s, struct mm_counts *ret_counts, st
     proc_memory_usage(ret_counts, ret_usage);
 }
 
-/* ---- status -------------------------------------------------------------------------------------- */
+/* ---- status
+ * -------------------------------------------------------------------------------------- */
 
 static const char *state_name(char state)
 {
@@ -153,14 +156,14 @@ static void put_identity(const struct subject *s, const struct relations *rel, s
 static void put_ids(const struct subject *s, const struct creds *c, const struct relations *rel,
                     struct text *out)
 {
-    text_printf(out, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\nFDSize:\t%u\nGroups:\t", c->uid, c->euid,
-                c->suid, c->fsuid, c->gid, c->egid, c->sgid, c->fsgid, fd_table_size(s));
+    text_printf(out, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\nFDSize:\t%u\nGroups:\t", c->uid,
+                c->euid, c->suid, c->fsuid, c->gid, c->egid, c->sgid, c->fsgid, fd_table_size(s));
     for (size_t i = 0; i < c->group_count; i++)
         text_printf(out, "%u ", c->groups[i]);
     if (c->group_count == 0)
         text_put(out, " ");
-    text_printf(out, "\nNStgid:\t%d\nNSpid:\t%d\nNSpgid:\t%d\nNSsid:\t%d\nKthread:\t0\n", rel->tgid, rel->tid,
-                rel->pgid, rel->sid);
+    text_printf(out, "\nNStgid:\t%d\nNSpid:\t%d\nNSpgid:\t%d\nNSsid:\t%d\nKthread:\t0\n", rel->tgid,
+                rel->tid, rel->pgid, rel->sid);
 }
 
 static void put_kb(struct text *out, const char *name, uint64_t bytes)
@@ -203,25 +206,27 @@ static void put_signals(const struct subject *s, struct text *out)
 {
     struct signals sig;
     get_signals(s, &sig);
-    text_printf(out,
-                "SigQ:\t%u/%llu\nSigPnd:\t%016llx\nShdPnd:\t%016llx\nSigBlk:\t%016llx\nSigIgn:\t%016llx\n"
-                "SigCgt:\t%016llx\n",
-                sig.queued, (unsigned long long)s->group->rlimits[RLIMIT_SIGPENDING].soft,
-                (unsigned long long)sig.pending, (unsigned long long)sig.shared,
-                (unsigned long long)sig.blocked, (unsigned long long)sig.ignored,
-                (unsigned long long)sig.caught);
+    text_printf(
+        out,
+        "SigQ:\t%u/%llu\nSigPnd:\t%016llx\nShdPnd:\t%016llx\nSigBlk:\t%016llx\nSigIgn:\t%016llx\n"
+        "SigCgt:\t%016llx\n",
+        sig.queued, (unsigned long long)s->group->rlimits[RLIMIT_SIGPENDING].soft,
+        (unsigned long long)sig.pending, (unsigned long long)sig.shared,
+        (unsigned long long)sig.blocked, (unsigned long long)sig.ignored,
+        (unsigned long long)sig.caught);
 }
 
 static void put_rights(const struct creds *c, struct text *out)
 {
-    text_printf(out,
-                "CapInh:\t%016llx\nCapPrm:\t%016llx\nCapEff:\t%016llx\nCapBnd:\t%016llx\nCapAmb:\t%016llx\n"
-                "NoNewPrivs:\t%d\nSeccomp:\t0\nSeccomp_filters:\t0\n"
-                "Speculation_Store_Bypass:\tthread vulnerable\n"
-                "SpeculationIndirectBranch:\tconditional enabled\n",
-                (unsigned long long)c->cap_inheritable, (unsigned long long)c->cap_permitted,
-                (unsigned long long)c->cap_effective, (unsigned long long)c->cap_bounding,
-                (unsigned long long)c->cap_ambient, c->no_new_privs);
+    text_printf(
+        out,
+        "CapInh:\t%016llx\nCapPrm:\t%016llx\nCapEff:\t%016llx\nCapBnd:\t%016llx\nCapAmb:\t%016llx\n"
+        "NoNewPrivs:\t%d\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+        "Speculation_Store_Bypass:\tthread vulnerable\n"
+        "SpeculationIndirectBranch:\tconditional enabled\n",
+        (unsigned long long)c->cap_inheritable, (unsigned long long)c->cap_permitted,
+        (unsigned long long)c->cap_effective, (unsigned long long)c->cap_bounding,
+        (unsigned long long)c->cap_ambient, c->no_new_privs);
 }
 
 int proc_show_status(const struct synth_key *key, const struct creds *reader, struct text *out)
@@ -258,7 +263,8 @@ int proc_show_status(const struct synth_key *key, const struct creds *reader, st
     return 0;
 }
 
-/* ---- stat ---------------------------------------------------------------------------------------- */
+/* ---- stat
+ * ---------------------------------------------------------------------------------------- */
 
 static uint64_t cpu_ticks(const struct subject *s, bool is_thread)
 {
@@ -279,10 +285,12 @@ static void put_scheduling(const struct subject *s, bool is_thread, const struct
 {
     const struct thread_group *g = s->group;
     uint64_t start = is_thread ? s->task->start_ns : g->start_ns;
-    uint64_t system = (is_thread && s->task != NULL ? s->task->stime_ns : g->stime_ns) / NS_PER_TICK;
-    text_printf(out, " %llu 0 %llu 0 %llu %llu %llu %llu %d %d %u 0 %llu", (unsigned long long)g->min_flt,
-                (unsigned long long)g->maj_flt, (unsigned long long)cpu_ticks(s, is_thread),
-                (unsigned long long)system, (unsigned long long)(g->child_utime_ns / NS_PER_TICK),
+    uint64_t system =
+        (is_thread && s->task != NULL ? s->task->stime_ns : g->stime_ns) / NS_PER_TICK;
+    text_printf(out, " %llu 0 %llu 0 %llu %llu %llu %llu %d %d %u 0 %llu",
+                (unsigned long long)g->min_flt, (unsigned long long)g->maj_flt,
+                (unsigned long long)cpu_ticks(s, is_thread), (unsigned long long)system,
+                (unsigned long long)(g->child_utime_ns / NS_PER_TICK),
                 (unsigned long long)(g->child_stime_ns / NS_PER_TICK), priority_of(s->task),
                 s->task != NULL ? s->task->nice : 0, rel->threads,
                 (unsigned long long)((start + host_facts()->boot_ns) / NS_PER_TICK));
@@ -309,19 +317,22 @@ int proc_show_stat(const struct synth_key *key, const struct creds *reader, stru
         l = (struct mm_layout){.start_code = has_mm, .end_code = has_mm};
         rel.exit_code = 0;
     }
-    text_printf(out, "%d (%s) %c %d %d %d %d %d %u", rel.tid, comm, subject_state(&s), rel.parent, rel.pgid,
-                rel.sid, rel.tty, rel.tpgid, 0x400000u | (s.group->has_execed ? 0u : 0x40u));
+    text_printf(out, "%d (%s) %c %d %d %d %d %d %u", rel.tid, comm, subject_state(&s), rel.parent,
+                rel.pgid, rel.sid, rel.tty, rel.tpgid,
+                0x400000u | (s.group->has_execed ? 0u : 0x40u));
     put_scheduling(&s, key->is_thread, &rel, out);
     text_printf(out, " %llu %llu %llu %llu %llu %llu 0 0", (unsigned long long)counts.total,
                 (unsigned long long)(usage.resident / PAGE_SIZE),
-                (unsigned long long)s.group->rlimits[RLIMIT_RSS].soft, (unsigned long long)l.start_code,
-                (unsigned long long)l.end_code, (unsigned long long)l.start_stack);
+                (unsigned long long)s.group->rlimits[RLIMIT_RSS].soft,
+                (unsigned long long)l.start_code, (unsigned long long)l.end_code,
+                (unsigned long long)l.start_stack);
     const signal_set low = 0x7fffffff; /* what a 32-bit long could hold, as Linux has it */
-    text_printf(out, " %llu %llu %llu %llu 0 0 0 %d %u %d %d 0 0 0", (unsigned long long)(sig.pending & low),
-                (unsigned long long)(sig.blocked & low), (unsigned long long)(sig.ignored & low),
-                (unsigned long long)(sig.caught & low), rel.exit_signal,
-                s.task != NULL ? s.task->fiber.worker % g_sandbox.cpu_count : 0,
-                s.task != NULL ? s.task->sched_priority : 0, s.task != NULL ? s.task->sched_policy : 0);
+    text_printf(out, " %llu %llu %llu %llu 0 0 0 %d %u %d %d 0 0 0",
+                (unsigned long long)(sig.pending & low), (unsigned long long)(sig.blocked & low),
+                (unsigned long long)(sig.ignored & low), (unsigned long long)(sig.caught & low),
+                rel.exit_signal, s.task != NULL ? s.task->fiber.worker % g_sandbox.cpu_count : 0,
+                s.task != NULL ? s.task->sched_priority : 0,
+                s.task != NULL ? s.task->sched_policy : 0);
     text_printf(out, " %llu %llu %llu %llu %llu %llu %llu %d\n", (unsigned long long)l.start_data,
                 (unsigned long long)l.end_data, (unsigned long long)l.start_brk,
                 (unsigned long long)l.arg_start, (unsigned long long)l.arg_end,
@@ -342,7 +353,8 @@ int proc_show_statm(const struct synth_key *key, const struct creds *reader, str
     bool has_mm;
     get_memory(&s, &counts, &usage, &l, &has_mm);
     uint64_t text_size = PAGE_UP(l.end_code) - PAGE_DOWN(l.start_code);
-    text_printf(out, "%llu %llu %llu %llu 0 %llu 0\n", (unsigned long long)(counts.total / PAGE_SIZE),
+    text_printf(out, "%llu %llu %llu %llu 0 %llu 0\n",
+                (unsigned long long)(counts.total / PAGE_SIZE),
                 (unsigned long long)(usage.resident / PAGE_SIZE),
                 (unsigned long long)((usage.file + usage.shared) / PAGE_SIZE),
                 (unsigned long long)(text_size / PAGE_SIZE),
@@ -350,7 +362,8 @@ int proc_show_statm(const struct synth_key *key, const struct creds *reader, str
     return 0;
 }
 
-/* ---- small ones ---------------------------------------------------------------------------------- */
+/* ---- small ones
+ * ---------------------------------------------------------------------------------- */
 
 int proc_show_schedstat(const struct synth_key *key, const struct creds *reader, struct text *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small files of /proc/PID: limits, names, out-of-memory scores, and what can be written. Any fiber.
- * What is written comes from guests and is parsed here.
+ * The small files of /proc/PID: limits, names, out-of-memory scores, and what can be written. Any
+ * fiber. What is written comes from guests and is parsed here.
  */
 #include "sentry/fs/proc/pid_values.h"
 #include <errno.h>
@@ -20,7 +20,8 @@ int proc_show_comm(const struct synth_key *key, const struct creds *reader, stru
     return 0;
 }
 
-int proc_store_comm(const struct synth_key *key, const struct creds *writer, const char *bytes, size_t size)
+int proc_store_comm(const struct synth_key *key, const struct creds *writer, const char *bytes,
+                    size_t size)
 {
     (void)writer;
     AUTO_SUBJECT s = {0};
@@ -68,7 +69,8 @@ int proc_show_limits(const struct synth_key *key, const struct creds *reader, st
     int r = subject_get(key, &s);
     if (r != 0)
         return r;
-    text_put(out, "Limit                     Soft Limit           Hard Limit           Units     \n");
+    text_put(out,
+             "Limit                     Soft Limit           Hard Limit           Units     \n");
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         size_t line = out->size;
         const struct rlimit_pair *l = &s.group->rlimits[rows[i].resource];
@@ -86,7 +88,8 @@ int proc_show_limits(const struct synth_key *key, const struct creds *reader, st
     return 0;
 }
 
-/* ---- out of memory ------------------------------------------------------------------------------- */
+/* ---- out of memory
+ * ------------------------------------------------------------------------------- */
 
 int proc_show_oom_score(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
@@ -103,14 +106,16 @@ int proc_show_oom_score(const struct synth_key *key, const struct creds *reader,
         mm_get_counts(mm, &counts);
         mm_put(mm);
         proc_memory_usage(&counts, &usage);
-        score = (int64_t)(usage.resident / (proc_memory_total() / 1000 + 1)) + s.group->oom_score_adj;
+        score =
+            (int64_t)(usage.resident / (proc_memory_total() / 1000 + 1)) + s.group->oom_score_adj;
         score = score < 0 ? 0 : 666 + score * 2 / 3;
     }
     text_printf(out, "%lld\n", (long long)score);
     return 0;
 }
 
-int proc_show_oom_score_adj(const struct synth_key *key, const struct creds *reader, struct text *out)
+int proc_show_oom_score_adj(const struct synth_key *key, const struct creds *reader,
+                            struct text *out)
 {
     (void)reader;
     AUTO_SUBJECT s = {0};
@@ -132,8 +137,8 @@ static int set_oom_score_adj(const struct synth_key *key, const struct creds *wr
     return 0;
 }
 
-int proc_store_oom_score_adj(const struct synth_key *key, const struct creds *writer, const char *bytes,
-                             size_t size)
+int proc_store_oom_score_adj(const struct synth_key *key, const struct creds *writer,
+                             const char *bytes, size_t size)
 {
     (void)size;
     int64_t value;
@@ -165,7 +170,8 @@ int proc_store_oom_adj(const struct synth_key *key, const struct creds *writer, 
     return set_oom_score_adj(key, writer, value == 15 ? 1000 : (int)value * 1000 / 17);
 }
 
-/* ---- others -------------------------------------------------------------------------------------- */
+/* ---- others
+ * -------------------------------------------------------------------------------------- */
 
 int proc_show_wchan(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
@@ -200,8 +206,8 @@ int proc_show_timerslack(const struct synth_key *key, const struct creds *reader
     return r;
 }
 
-int proc_store_timerslack(const struct synth_key *key, const struct creds *writer, const char *bytes,
-                          size_t size)
+int proc_store_timerslack(const struct synth_key *key, const struct creds *writer,
+                          const char *bytes, size_t size)
 {
     (void)size;
     AUTO_SUBJECT s = {0};
@@ -216,7 +222,8 @@ int proc_store_timerslack(const struct synth_key *key, const struct creds *write
     return r;
 }
 
-/* The children whom the process has; Linux tells which thread made them, we say it of the leader. */
+/* The children whom the process has; Linux tells which thread made them, we say it of the leader.
+ */
 int proc_show_children(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
     (void)reader;
@@ -228,7 +235,7 @@ int proc_show_children(const struct synth_key *key, const struct creds *reader, 
     tasks_lock();
     if (s.task == s.group->leader) {
         TAILQ_FOREACH(child, &s.group->children, sibling)
-            text_printf(out, "%d ", child->tgid);
+        text_printf(out, "%d ", child->tgid);
     }
     tasks_unlock();
     return 0;

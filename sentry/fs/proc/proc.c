@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The root of /proc: its table, its processes, and the file system itself. Any fiber. Every name is looked
- * up anew at each walk, for processes come and go.
+ * The root of /proc: its table, its processes, and the file system itself. Any fiber. Every name is
+ * looked up anew at each walk, for processes come and go.
  */
 #include "sentry/fs/proc/proc.h"
 #include "sentry/fs/proc/proc_internal.h"
@@ -12,11 +12,21 @@
 #include <sys/stat.h>
 
 #define PROC_SUPER_MAGIC 0x9fa0U
-#define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
-#define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
-#define LINK(label, function) {.name = (label), .mode = S_IFLNK | 0777, .target = (function)}
+#define TEXT(label, text)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .content = (text)                                 \
+    }
+#define SHOW(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .show = (function)                                \
+    }
+#define LINK(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFLNK | 0777, .target = (function)                              \
+    }
 
-/* ---- links to the reader ------------------------------------------------------------------------- */
+/* ---- links to the reader
+ * ------------------------------------------------------------------------- */
 
 static int target_self(const struct synth_key *key, struct text *out)
 {
@@ -52,11 +62,12 @@ static int target_net(const struct synth_key *key, struct text *out)
     return 0;
 }
 
-/* ---- processes ----------------------------------------------------------------------------------- */
+/* ---- processes
+ * ----------------------------------------------------------------------------------- */
 
 /* Threads can be reached by their ids, too, but aren't listed. */
-static int root_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                       struct synth_key *ret_key)
+static int root_lookup(const struct synth_key *key, const char *name,
+                       const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     (void)key;
     int id = synth_parse_number(name);
@@ -88,24 +99,31 @@ static bool root_next(const struct synth_key *key, int64_t from, int64_t *ret_at
     return true;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------- */
+/* ---- the table
+ * ----------------------------------------------------------------------------------- */
 
 static const struct synth_rows empty;
 static const struct synth_row sysvipc_rows[] = {
-    TEXT("msg", "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime "
+    TEXT("msg", "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  "
+                "cgid      stime "
                 "     rtime      ctime\n"),
-    TEXT("sem", "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"),
-    TEXT("shm", "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid     "
+    TEXT("sem",
+         "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"),
+    TEXT("shm", "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  "
+                "cuid  cgid     "
                 " atime      dtime      ctime                   rss                  swap\n"),
 };
 static const struct synth_rows sysvipc = SYNTH_ROWS(sysvipc_rows);
 static const struct synth_row pressure_rows[] = {
-    TEXT("cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
-                "total=0\n"),
-    TEXT("io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
-               "total=0\n"),
-    TEXT("memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
-                   "total=0\n"),
+    TEXT("cpu",
+         "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
+         "total=0\n"),
+    TEXT("io",
+         "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
+         "total=0\n"),
+    TEXT("memory",
+         "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 "
+         "total=0\n"),
 };
 static const struct synth_rows pressure = SYNTH_ROWS(pressure_rows);
 
@@ -116,8 +134,9 @@ static const struct synth_row root_rows[] = {
     TEXT("cmdline", "quiet\n"),
     SHOW("cpuinfo", proc_show_cpuinfo),
     TEXT("crypto", ""),
-    TEXT("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n128 ptm\n"
-                    "136 pts\n\nBlock devices:\n"),
+    TEXT("devices",
+         "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n128 ptm\n"
+         "136 pts\n\nBlock devices:\n"),
     TEXT("diskstats", ""),
     {.name = "driver", .mode = S_IFDIR | 0555, .rows = &empty},
     TEXT("filesystems", "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tdevtmpfs\n"
@@ -152,7 +171,8 @@ static const struct synth_dynamic processes = {.lookup = root_lookup, .next = ro
 static const struct synth_row root_row = {
     .name = "", .mode = S_IFDIR | 0555, .rows = &in_root, .dynamic = &processes};
 
-/* ---- the file system ----------------------------------------------------------------------------- */
+/* ---- the file system
+ * ----------------------------------------------------------------------------- */
 
 static void destroy(struct superblock *sb)
 {

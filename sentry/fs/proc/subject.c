@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom a file below /proc/PID is about, and who may look. Inodes hold no references to processes: they
- * keep the id and the time of birth, and look the process up at each use. Any fiber.
+ * Whom a file below /proc/PID is about, and who may look. Inodes hold no references to processes:
+ * they keep the id and the time of birth, and look the process up at each use. Any fiber.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include <errno.h>
@@ -106,7 +106,8 @@ char subject_state(const struct subject *s)
     return state == 'R' && fiber_is_parked(&s->task->fiber) ? 'S' : state;
 }
 
-/* ---- who may look -------------------------------------------------------------------------------- */
+/* ---- who may look
+ * -------------------------------------------------------------------------------- */
 
 int subject_may_read(const struct subject *s, const struct creds *reader)
 {

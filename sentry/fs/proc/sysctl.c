@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/sys: what libraries and installers ask the kernel about. Any fiber. Values that can be written
- * are kept and shown; they change nothing where the sentry has no such knob.
+ * /proc/sys: what libraries and installers ask the kernel about. Any fiber. Values that can be
+ * written are kept and shown; they change nothing where the sentry has no such knob.
  */
 #include "sentry/fs/proc/proc_internal.h"
 #include "sentry/task/host_facts.h"
@@ -10,19 +10,31 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
-#define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
+#define TEXT(label, text)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .content = (text)                                 \
+    }
+#define SHOW(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .show = (function)                                \
+    }
 #define NUMBER(label, start, least, most)                                                          \
     {                                                                                              \
-        .name = (label), .mode = S_IFREG | 0644,                                                   \
-        .value = &(struct synth_value) { .now = (start), .min = (least), .max = (most) }           \
+        .name = (label), .mode = S_IFREG | 0644, .value = &(struct synth_value)                    \
+        {                                                                                          \
+            .now = (start), .min = (least), .max = (most)                                          \
+        }                                                                                          \
     }
-#define DIR(label, table) {.name = (label), .mode = S_IFDIR | 0555, .rows = (table)}
+#define DIR(label, table)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFDIR | 0555, .rows = (table)                                   \
+    }
 #define TABLE(label)                                                                               \
     static const struct synth_rows label##_rows = {.rows = label, .count = ARRAY_COUNT(label)}
 #define ANY INT32_MAX
 
-/* ---- kernel -------------------------------------------------------------------------------------- */
+/* ---- kernel
+ * -------------------------------------------------------------------------------------- */
 
 static void put_uuid(struct text *out, const uint8_t bytes[16])
 {
@@ -93,28 +105,30 @@ static int show_hostname(const struct synth_key *key, const struct creds *reader
     return 0;
 }
 
-static int store_hostname(const struct synth_key *key, const struct creds *writer, const char *bytes,
-                          size_t size)
+static int store_hostname(const struct synth_key *key, const struct creds *writer,
+                          const char *bytes, size_t size)
 {
     (void)key;
     return set_name(g_sandbox.hostname, writer, bytes, size);
 }
 
-static int show_domainname(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_domainname(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)key, (void)reader;
     put_name(g_sandbox.domainname, out);
     return 0;
 }
 
-static int store_domainname(const struct synth_key *key, const struct creds *writer, const char *bytes,
-                            size_t size)
+static int store_domainname(const struct synth_key *key, const struct creds *writer,
+                            const char *bytes, size_t size)
 {
     (void)key;
     return set_name(g_sandbox.domainname, writer, bytes, size);
 }
 
-static int show_threads_max(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_threads_max(const struct synth_key *key, const struct creds *reader,
+                            struct text *out)
 {
     (void)key, (void)reader;
     text_printf(out, "%u\n", g_sandbox.pids_limit != 0 ? g_sandbox.pids_limit : TASK_PID_MAX);
@@ -137,15 +151,13 @@ static const struct synth_row keys[] = {
     TEXT("root_maxbytes", "25000000\n"),
 };
 TABLE(keys);
-static const struct synth_row pty[] = {TEXT("max", "4096\n"), TEXT("nr", "0\n"), TEXT("reserve", "1024\n")};
+static const struct synth_row pty[] = {TEXT("max", "4096\n"), TEXT("nr", "0\n"),
+                                       TEXT("reserve", "1024\n")};
 TABLE(pty);
 static const struct synth_row random_dir[] = {
-    TEXT("entropy_avail", "256\n"),
-    TEXT("poolsize", "256\n"),
-    TEXT("urandom_min_reseed_secs", "60\n"),
-    TEXT("write_wakeup_threshold", "256\n"),
-    SHOW("boot_id", show_boot_id),
-    SHOW("uuid", show_uuid),
+    TEXT("entropy_avail", "256\n"),          TEXT("poolsize", "256\n"),
+    TEXT("urandom_min_reseed_secs", "60\n"), TEXT("write_wakeup_threshold", "256\n"),
+    SHOW("boot_id", show_boot_id),           SHOW("uuid", show_uuid),
 };
 TABLE(random_dir);
 static const struct synth_row yama[] = {TEXT("ptrace_scope", "0\n")};
@@ -157,7 +169,10 @@ static const struct synth_row kernel[] = {
     TEXT("core_pipe_limit", "0\n"),
     TEXT("core_uses_pid", "1\n"),
     TEXT("dmesg_restrict", "1\n"),
-    {.name = "domainname", .mode = S_IFREG | 0644, .show = show_domainname, .store = store_domainname},
+    {.name = "domainname",
+     .mode = S_IFREG | 0644,
+     .show = show_domainname,
+     .store = store_domainname},
     {.name = "hostname", .mode = S_IFREG | 0644, .show = show_hostname, .store = store_hostname},
     TEXT("io_uring_disabled", "2\n"),
     DIR("keys", &keys_rows),
@@ -197,12 +212,15 @@ static const struct synth_row kernel[] = {
 };
 TABLE(kernel);
 
-/* ---- vm ------------------------------------------------------------------------------------------ */
+/* ---- vm
+ * ------------------------------------------------------------------------------------------ */
 
-static int show_mmap_min_addr(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_mmap_min_addr(const struct synth_key *key, const struct creds *reader,
+                              struct text *out)
 {
     (void)key, (void)reader;
-    text_printf(out, "%llu\n", g_sandbox.info != NULL ? (unsigned long long)g_sandbox.info->min_addr.va : 65536);
+    text_printf(out, "%llu\n",
+                g_sandbox.info != NULL ? (unsigned long long)g_sandbox.info->min_addr.va : 65536);
     return 0;
 }
 
@@ -231,7 +249,8 @@ static const struct synth_row vm[] = {
 };
 TABLE(vm);
 
-/* ---- fs ------------------------------------------------------------------------------------------ */
+/* ---- fs
+ * ------------------------------------------------------------------------------------------ */
 
 static const struct synth_row epoll[] = {NUMBER("max_user_watches", 5000000, 0, ANY)};
 TABLE(epoll);
@@ -275,7 +294,8 @@ static const struct synth_row fs[] = {
 };
 TABLE(fs);
 
-/* ---- net ----------------------------------------------------------------------------------------- */
+/* ---- net
+ * ----------------------------------------------------------------------------------------- */
 
 static const struct synth_row core[] = {
     NUMBER("netdev_max_backlog", 1000, 0, ANY), NUMBER("optmem_max", 131072, 0, ANY),
@@ -327,25 +347,28 @@ IPV6_CONF(lo);
 static const struct synth_row ipv6_conf[] = {
     DIR("all", &all_conf_rows), DIR("default", &default_conf_rows), DIR("lo", &lo_conf_rows)};
 TABLE(ipv6_conf);
-static const struct synth_row ipv6[] = {NUMBER("bindv6only", 0, 0, 1), DIR("conf", &ipv6_conf_rows)};
+static const struct synth_row ipv6[] = {NUMBER("bindv6only", 0, 0, 1),
+                                        DIR("conf", &ipv6_conf_rows)};
 TABLE(ipv6);
 static const struct synth_row unix_dir[] = {NUMBER("max_dgram_qlen", 512, 0, ANY)};
 TABLE(unix_dir);
-static const struct synth_row net[] = {
-    DIR("core", &core_rows), DIR("ipv4", &ipv4_rows), DIR("ipv6", &ipv6_rows), DIR("unix", &unix_dir_rows)};
+static const struct synth_row net[] = {DIR("core", &core_rows), DIR("ipv4", &ipv4_rows),
+                                       DIR("ipv6", &ipv6_rows), DIR("unix", &unix_dir_rows)};
 TABLE(net);
 
-/* ---- others -------------------------------------------------------------------------------------- */
+/* ---- others
+ * -------------------------------------------------------------------------------------- */
 
 static const struct synth_row user[] = {
-    NUMBER("max_inotify_instances", 8192, 0, ANY),  NUMBER("max_inotify_watches", 1048576, 0, ANY),
-    NUMBER("max_ipc_namespaces", 0, 0, ANY),        NUMBER("max_mnt_namespaces", 0, 0, ANY),
-    NUMBER("max_net_namespaces", 0, 0, ANY),        NUMBER("max_pid_namespaces", 0, 0, ANY),
-    NUMBER("max_user_namespaces", 0, 0, ANY),       NUMBER("max_uts_namespaces", 0, 0, ANY),
+    NUMBER("max_inotify_instances", 8192, 0, ANY), NUMBER("max_inotify_watches", 1048576, 0, ANY),
+    NUMBER("max_ipc_namespaces", 0, 0, ANY),       NUMBER("max_mnt_namespaces", 0, 0, ANY),
+    NUMBER("max_net_namespaces", 0, 0, ANY),       NUMBER("max_pid_namespaces", 0, 0, ANY),
+    NUMBER("max_user_namespaces", 0, 0, ANY),      NUMBER("max_uts_namespaces", 0, 0, ANY),
 };
 TABLE(user);
 static const struct synth_row abi[] = {TEXT("vsyscall32", "1\n")};
 TABLE(abi);
-static const struct synth_row sys[] = {DIR("abi", &abi_rows), DIR("fs", &fs_rows), DIR("kernel", &kernel_rows),
-                                       DIR("net", &net_rows), DIR("user", &user_rows), DIR("vm", &vm_rows)};
+static const struct synth_row sys[] = {DIR("abi", &abi_rows),       DIR("fs", &fs_rows),
+                                       DIR("kernel", &kernel_rows), DIR("net", &net_rows),
+                                       DIR("user", &user_rows),     DIR("vm", &vm_rows)};
 const struct synth_rows proc_sysctl_rows = SYNTH_ROWS(sys);

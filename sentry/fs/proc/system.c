@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of /proc that are about the machine: memory, processor time, uptime, load. Any fiber. All of
- * them cost the same however many processes there are (see census.c).
+ * The files of /proc that are about the machine: memory, processor time, uptime, load. Any fiber.
+ * All of them cost the same however many processes there are (see census.c).
  */
-#include "sentry/fs/proc/proc_internal.h"
 #include "base/host.h"
+#include "sentry/fs/proc/proc_internal.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/task/host_facts.h"
 
@@ -84,7 +84,8 @@ int proc_show_meminfo(const struct synth_key *key, const struct creds *reader, s
 static void put_cpu_line(struct text *out, const char *name, uint64_t busy_ns, uint64_t total_ns)
 {
     uint64_t idle = total_ns > busy_ns ? total_ns - busy_ns : 0;
-    text_printf(out, "%s %llu 0 0 %llu 0 0 0 0 0 0\n", name, (unsigned long long)(busy_ns / NS_PER_TICK),
+    text_printf(out, "%s %llu 0 0 %llu 0 0 0 0 0 0\n", name,
+                (unsigned long long)(busy_ns / NS_PER_TICK),
                 (unsigned long long)(idle / NS_PER_TICK));
 }
 
@@ -117,8 +118,8 @@ int proc_show_uptime(const struct synth_key *key, const struct creds *reader, st
     uint64_t uptime = proc_uptime_ns() / 10000000u;
     uint64_t all = uptime * g_sandbox.cpu_count, busy = c.cpu_ns / 10000000u;
     uint64_t idle = all > busy ? all - busy : 0;
-    text_printf(out, "%llu.%02u %llu.%02u\n", (unsigned long long)(uptime / 100), (unsigned)(uptime % 100),
-                (unsigned long long)(idle / 100), (unsigned)(idle % 100));
+    text_printf(out, "%llu.%02u %llu.%02u\n", (unsigned long long)(uptime / 100),
+                (unsigned)(uptime % 100), (unsigned long long)(idle / 100), (unsigned)(idle % 100));
     return 0;
 }
 
@@ -138,9 +139,9 @@ int proc_show_loadavg(const struct synth_key *key, const struct creds *reader, s
 int proc_show_vmstat(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
     (void)key, (void)reader;
-    static const char *const zeros[] = {"nr_dirty",  "nr_writeback", "pgpgin",     "pgpgout", "pswpin",
-                                        "pswpout",   "pgfault",      "pgmajfault", "pgfree",  "pgscan_kswapd",
-                                        "pgsteal_kswapd", "oom_kill"};
+    static const char *const zeros[] = {"nr_dirty", "nr_writeback",  "pgpgin",         "pgpgout",
+                                        "pswpin",   "pswpout",       "pgfault",        "pgmajfault",
+                                        "pgfree",   "pgscan_kswapd", "pgsteal_kswapd", "oom_kill"};
     struct census c;
     proc_census(&c);
     text_printf(out, "nr_free_pages %llu\nnr_anon_pages %llu\nnr_mapped %llu\nnr_shmem %llu\n",

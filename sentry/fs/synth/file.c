@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open files and directories of computed file systems. Any fiber. What is written comes from guests: it
- * is copied once, bounded, and given to the row's function.
+ * Open files and directories of computed file systems. Any fiber. What is written comes from
+ * guests: it is copied once, bounded, and given to the row's function.
  */
 #include "sentry/fs/synth/synth.h"
 #include "sentry/fs/synth/synth_internal.h"
@@ -39,7 +39,8 @@ static int show(const struct synth_node *n, const struct creds *reader, struct t
     return row->show != NULL ? row->show(&n->key, reader, out) : -EINVAL;
 }
 
-static int store(const struct synth_node *n, const struct creds *writer, const char *bytes, size_t size)
+static int store(const struct synth_node *n, const struct creds *writer, const char *bytes,
+                 size_t size)
 {
     const struct synth_row *row = n->row;
     if (row->value != NULL) {
@@ -121,9 +122,11 @@ static void release_text(struct file *f)
 static const struct file_ops text_ops = {
     .read = read_text, .write = write_text, .lseek = lseek_text, .release = release_text};
 
-/* ---- directories -------------------------------------------------------------------------------- */
+/* ---- directories --------------------------------------------------------------------------------
+ */
 
-/* Stable while the name lives, and says nothing about addresses: FNV-1a over the directory's number. */
+/* Stable while the name lives, and says nothing about addresses: FNV-1a over the directory's
+ * number. */
 uint64_t synth_ino(uint64_t dir_ino, const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u ^ dir_ino;
@@ -144,8 +147,8 @@ static int iterate(struct file *f, struct dir_context *ctx)
     for (int64_t pos = ctx->pos; pos < 2 + (int64_t)rows->count; pos++) {
         const struct synth_row *row = &rows->rows[pos - 2];
         uint64_t ino = synth_ino(f->inode->ino, row->name);
-        if (!ctx->emit(ctx, row->name, strlen(row->name), ino, (uint8_t)((row->mode & S_IFMT) >> 12),
-                       pos + 1))
+        if (!ctx->emit(ctx, row->name, strlen(row->name), ino,
+                       (uint8_t)((row->mode & S_IFMT) >> 12), pos + 1))
             return 0;
         ctx->pos = pos + 1;
     }
@@ -158,7 +161,8 @@ static int iterate(struct file *f, struct dir_context *ctx)
         uint8_t type;
         if (!n->row->dynamic->next(&n->key, ctx->pos - first, &at, name, &type))
             return 0;
-        if (!ctx->emit(ctx, name, strlen(name), synth_ino(f->inode->ino, name), type, first + at + 1))
+        if (!ctx->emit(ctx, name, strlen(name), synth_ino(f->inode->ino, name), type,
+                       first + at + 1))
             return 0;
         ctx->pos = first + at + 1;
     }
@@ -166,7 +170,8 @@ static int iterate(struct file *f, struct dir_context *ctx)
 
 static const struct file_ops directory_ops = {.iterate = iterate, .lseek = file_lseek_dir};
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------------
+ */
 
 int synth_open(struct inode *inode, struct file *file)
 {

@@ -51,8 +51,8 @@ static void destroy(struct inode *inode)
     free(inode->private_data);
 }
 
-/* What doesn't exist is an error, not a negative entry: so mkdir(2) and the like say ENOENT, as Linux's
- * /proc does. */
+/* What doesn't exist is an error, not a negative entry: so mkdir(2) and the like say ENOENT, as
+ * Linux's /proc does. */
 static int lookup(struct inode *dir, const char *name, struct inode **ret_inode)
 {
     const struct synth_node *n = dir->private_data;
@@ -187,7 +187,8 @@ int synth_parse_value(const char *bytes, int64_t min, int64_t max, int64_t *ret)
         return -EINVAL;
     int64_t value = 0;
     for (; *s >= '0' && *s <= '9'; s++) {
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *s - '0', &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, *s - '0', &value))
             return -ERANGE;
     }
     if (*skip_blanks(s) != '\0')

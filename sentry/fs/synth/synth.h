@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File systems whose content is computed: a tree described by tables of rows. /proc and /sys stand on it.
+ * File systems whose content is computed: a tree described by tables of rows. /proc and /sys stand
+ * on it.
  *
- * A row is a name, a mode and functions; an inode is a row and a key, which says of what (which process,
- * which descriptor, which processor). A file's text is made at the first read of an open file and whenever
- * it's read at position 0, and stays as it is for the reads in between.
+ * A row is a name, a mode and functions; an inode is a row and a key, which says of what (which
+ * process, which descriptor, which processor). A file's text is made at the first read of an open
+ * file and whenever it's read at position 0, and stays as it is for the reads in between.
  *
- * Locks: an open file's text has a fiber mutex of its own, taken after nothing but the file's pos_lock.
+ * Locks: an open file's text has a fiber mutex of its own, taken after nothing but the file's
+ * pos_lock.
  */
 #pragma once
 
@@ -25,7 +27,10 @@ struct synth_rows {
     const struct synth_row *rows;
     size_t count;
 };
-#define SYNTH_ROWS(array) {.rows = (array), .count = ARRAY_COUNT(array)}
+#define SYNTH_ROWS(array)                                                                          \
+    {                                                                                              \
+        .rows = (array), .count = ARRAY_COUNT(array)                                               \
+    }
 
 /* Directories with more in them than their rows. */
 struct synth_dynamic {
@@ -55,8 +60,10 @@ struct synth_row {
     /* Writes the content; 0 or -errno. `reader` has opened the file. */
     int (*show)(const struct synth_key *key, const struct creds *reader, struct text *out);
     /* The bytes of one write(2), terminated, at most SYNTH_WRITE_MAX. 0 or -errno. */
-    int (*store)(const struct synth_key *key, const struct creds *writer, const char *bytes, size_t size);
-    int (*open)(const struct synth_key *key, struct file *file); /* instead: fills file->ops itself */
+    int (*store)(const struct synth_key *key, const struct creds *writer, const char *bytes,
+                 size_t size);
+    int (*open)(const struct synth_key *key,
+                struct file *file); /* instead: fills file->ops itself */
     /* S_IFLNK: the text; or, with follow, a "magic link". */
     int (*target)(const struct synth_key *key, struct text *out);
     int (*follow)(const struct synth_key *key, struct path *ret);
@@ -74,8 +81,8 @@ struct synth_fs {
     uint64_t (*link_count)(const struct synth_row *row, const struct synth_key *key);
 };
 
-/* The root of a fresh tree whose directory is `root`; `fs` is static or allocated by the caller, with sb
- * set up. NULL without memory. */
+/* The root of a fresh tree whose directory is `root`; `fs` is static or allocated by the caller,
+ * with sb set up. NULL without memory. */
 struct inode *synth_root_new(struct synth_fs *fs, const struct synth_row *root);
 
 /* Decimal without sign or leading zeros, at most INT32_MAX; -1 if `name` is anything else. */

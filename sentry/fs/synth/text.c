@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Growing texts. Any fiber. What goes in is the sentry's own wording or guest's names. A guest may hold a
- * text for each descriptor that it has, so their memory is bounded: all of them together get a budget of
- * the sentry's, and what is beyond it is charged to the sandbox like the content of tmpfs. (Not all at
- * once: /proc must be readable in a sandbox whose /tmp is full.)
+ * Growing texts. Any fiber. What goes in is the sentry's own wording or guest's names. A guest may
+ * hold a text for each descriptor that it has, so their memory is bounded: all of them together get
+ * a budget of the sentry's, and what is beyond it is charged to the sandbox like the content of
+ * tmpfs. (Not all at once: /proc must be readable in a sandbox whose /tmp is full.)
  */
 #include "sentry/fs/synth/text.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
@@ -135,7 +135,8 @@ void text_put_cpu_list(struct text *t, uint64_t mask)
 void text_put_cpu_mask(struct text *t, uint64_t mask, unsigned cpu_count)
 {
     if (cpu_count > 32)
-        text_printf(t, "%0*x,%08x", (int)(cpu_count - 32 + 3) / 4, (unsigned)(mask >> 32), (unsigned)mask);
+        text_printf(t, "%0*x,%08x", (int)(cpu_count - 32 + 3) / 4, (unsigned)(mask >> 32),
+                    (unsigned)mask);
     else
         text_printf(t, "%0*x", (int)(cpu_count + 3) / 4, (unsigned)mask);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A text that grows: what generated files are written into. An error sticks: later appends do nothing, and
- * the caller looks at `error` once, at the end. One fiber at a time.
+ * A text that grows: what generated files are written into. An error sticks: later appends do
+ * nothing, and the caller looks at `error` once, at the end. One fiber at a time.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct text {
     char *bytes; /* owned */
     size_t size, capacity;
     size_t budgeted, charged; /* who pays for the capacity: see text.c */
-    int error;   /* 0 or -ENOMEM */
+    int error;                /* 0 or -ENOMEM */
 };
 
 void text_fini(struct text *t); /* leaves it empty, to be used again */
@@ -26,6 +26,7 @@ void text_printf(struct text *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void text_put_escaped(struct text *t, const char *string, const char *set);
 /* Blanks until the text's last line is `column` characters long. */
 void text_pad(struct text *t, size_t line_start, size_t column);
-/* A set of processors 0..63 as Linux writes it: "0-3,7" and "ff" (at least `cpu_count` bits wide). */
+/* A set of processors 0..63 as Linux writes it: "0-3,7" and "ff" (at least `cpu_count` bits wide).
+ */
 void text_put_cpu_list(struct text *t, uint64_t mask);
 void text_put_cpu_mask(struct text *t, uint64_t mask, unsigned cpu_count);

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /sys/fs/cgroup, a file system of its own: the sandbox as the only cgroup of a v2 hierarchy, read only.
- * It tells the limits, so that language runtimes which ask here (Java, Go, .NET) get the same answer as
- * elsewhere. Any fiber.
+ * /sys/fs/cgroup, a file system of its own: the sandbox as the only cgroup of a v2 hierarchy, read
+ * only. It tells the limits, so that language runtimes which ask here (Java, Go, .NET) get the same
+ * answer as elsewhere. Any fiber.
  */
 #include "sentry/fs/proc/machine.h"
 #include "sentry/fs/sys/sys_internal.h"
 #include "sentry/task/task.h"
 #include <sys/stat.h>
 
-#define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
-#define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
+#define TEXT(label, text)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .content = (text)                                 \
+    }
+#define SHOW(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .show = (function)                                \
+    }
 #define PERIOD_US 100000U
 
 static int show_cpu_max(const struct synth_key *key, const struct creds *reader, struct text *out)
@@ -39,7 +45,8 @@ static int show_cpus(const struct synth_key *key, const struct creds *reader, st
     return 0;
 }
 
-static int show_memory_max(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_memory_max(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)key, (void)reader;
     if (g_sandbox.memory_limit != 0)
@@ -49,19 +56,24 @@ static int show_memory_max(const struct synth_key *key, const struct creds *read
     return 0;
 }
 
-static int show_memory_current(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_memory_current(const struct synth_key *key, const struct creds *reader,
+                               struct text *out)
 {
     (void)key, (void)reader;
-    text_printf(out, "%llu\n", (unsigned long long)(machine_memory_total() - machine_memory_free()));
+    text_printf(out, "%llu\n",
+                (unsigned long long)(machine_memory_total() - machine_memory_free()));
     return 0;
 }
 
-static int show_memory_stat(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_memory_stat(const struct synth_key *key, const struct creds *reader,
+                            struct text *out)
 {
     (void)key, (void)reader;
-    uint64_t used = machine_memory_total() - machine_memory_free(), shared = machine_memory_shared();
+    uint64_t used = machine_memory_total() - machine_memory_free(),
+             shared = machine_memory_shared();
     text_printf(out,
-                "anon %llu\nfile %llu\nkernel 0\nshmem %llu\nfile_mapped 0\nfile_dirty 0\nfile_writeback 0\n"
+                "anon %llu\nfile %llu\nkernel 0\nshmem %llu\nfile_mapped 0\nfile_dirty "
+                "0\nfile_writeback 0\n"
                 "inactive_anon 0\nactive_anon %llu\ninactive_file 0\nactive_file 0\nunevictable 0\n"
                 "pgfault 0\npgmajfault 0\n",
                 (unsigned long long)(used > shared ? used - shared : 0), (unsigned long long)shared,
@@ -79,7 +91,8 @@ static int show_pids_max(const struct synth_key *key, const struct creds *reader
     return 0;
 }
 
-static int show_pids_current(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_pids_current(const struct synth_key *key, const struct creds *reader,
+                             struct text *out)
 {
     (void)key, (void)reader;
     text_printf(out, "%u\n", tasks_count());

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devices/system/cpu: as many processors as the sandbox has. Any fiber. Libraries choose their number of
- * threads and their block sizes by this; the caches are what the processor itself tells (cpuid).
+ * devices/system/cpu: as many processors as the sandbox has. Any fiber. Libraries choose their
+ * number of threads and their block sizes by this; the caches are what the processor itself tells
+ * (cpuid).
  */
 #include "sentry/fs/sys/sys_internal.h"
 #include "sentry/task/task.h"
@@ -11,8 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
-#define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
+#define TEXT(label, text)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .content = (text)                                 \
+    }
+#define SHOW(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .show = (function)                                \
+    }
 #define CACHES_MAX 8
 
 uint64_t sys_all_cpus(void)
@@ -25,7 +32,8 @@ static uint64_t own_mask(const struct synth_key *key)
     return 1ULL << (key->id & 63);
 }
 
-/* ---- files about all ----------------------------------------------------------------------------- */
+/* ---- files about all
+ * ----------------------------------------------------------------------------- */
 
 static int show_all_list(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
@@ -66,7 +74,8 @@ static int show_id(const struct synth_key *key, const struct creds *reader, stru
     return 0;
 }
 
-/* ---- caches -------------------------------------------------------------------------------------- */
+/* ---- caches
+ * -------------------------------------------------------------------------------------- */
 
 struct cache {
     unsigned type; /* 1 data, 2 instruction, 3 unified; 0 = there's none */
@@ -119,7 +128,8 @@ CACHE_NUMBER(partitions)
 CACHE_NUMBER(sets)
 CACHE_NUMBER(ways)
 
-static int show_cache_size(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_cache_size(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)reader;
     struct cache c = read_cache((unsigned)key->number);
@@ -128,7 +138,8 @@ static int show_cache_size(const struct synth_key *key, const struct creds *read
     return 0;
 }
 
-static int show_cache_type(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_cache_type(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)reader;
     static const char *const names[] = {"Unknown", "Data", "Instruction", "Unified"};
@@ -149,7 +160,8 @@ static int show_cache_id(const struct synth_key *key, const struct creds *reader
     return 0;
 }
 
-static int show_cache_list(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_cache_list(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)reader;
     text_put_cpu_list(out, cache_mask(key));
@@ -157,7 +169,8 @@ static int show_cache_list(const struct synth_key *key, const struct creds *read
     return 0;
 }
 
-static int show_cache_mask(const struct synth_key *key, const struct creds *reader, struct text *out)
+static int show_cache_mask(const struct synth_key *key, const struct creds *reader,
+                           struct text *out)
 {
     (void)reader;
     text_put_cpu_mask(out, cache_mask(key), g_sandbox.cpu_count);
@@ -180,8 +193,8 @@ static const struct synth_row cache_row_list[] = {
 static const struct synth_rows cache_rows = SYNTH_ROWS(cache_row_list);
 static const struct synth_row index_row = {.name = "", .mode = S_IFDIR | 0755, .rows = &cache_rows};
 
-static int index_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                        struct synth_key *ret_key)
+static int index_lookup(const struct synth_key *key, const char *name,
+                        const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     (void)key;
     int index = strncmp(name, "index", 5) == 0 ? synth_parse_number(name + 5) : -1;
@@ -206,7 +219,8 @@ static bool index_next(const struct synth_key *key, int64_t from, int64_t *ret_a
 
 static const struct synth_dynamic indexes = {.lookup = index_lookup, .next = index_next};
 
-/* ---- one processor ------------------------------------------------------------------------------- */
+/* ---- one processor
+ * ------------------------------------------------------------------------------- */
 
 static const struct synth_row topology_row_list[] = {
     TEXT("cluster_id", "65535\n"),
@@ -241,10 +255,11 @@ static const struct synth_row one_cpu_row_list[] = {
     TEXT("uevent", ""),
 };
 static const struct synth_rows one_cpu_rows = SYNTH_ROWS(one_cpu_row_list);
-static const struct synth_row one_cpu_row = {.name = "", .mode = S_IFDIR | 0755, .rows = &one_cpu_rows};
+static const struct synth_row one_cpu_row = {
+    .name = "", .mode = S_IFDIR | 0755, .rows = &one_cpu_rows};
 
-static int cpu_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                      struct synth_key *ret_key)
+static int cpu_lookup(const struct synth_key *key, const char *name,
+                      const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     (void)key;
     int cpu = strncmp(name, "cpu", 3) == 0 ? synth_parse_number(name + 3) : -1;
@@ -269,9 +284,11 @@ static bool cpu_next(const struct synth_key *key, int64_t from, int64_t *ret_at,
 
 const struct synth_dynamic sys_cpu_dynamic = {.lookup = cpu_lookup, .next = cpu_next};
 
-/* ---- the directory ------------------------------------------------------------------------------- */
+/* ---- the directory
+ * ------------------------------------------------------------------------------- */
 
-static const struct synth_row smt_row_list[] = {TEXT("active", "0\n"), TEXT("control", "notsupported\n")};
+static const struct synth_row smt_row_list[] = {TEXT("active", "0\n"),
+                                                TEXT("control", "notsupported\n")};
 static const struct synth_rows smt_rows = SYNTH_ROWS(smt_row_list);
 static const struct synth_row cpu_row_list[] = {
     TEXT("isolated", "\n"),

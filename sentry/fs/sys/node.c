@@ -8,8 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEXT(label, text) {.name = (label), .mode = S_IFREG | 0444, .content = (text)}
-#define SHOW(label, function) {.name = (label), .mode = S_IFREG | 0444, .show = (function)}
+#define TEXT(label, text)                                                                          \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .content = (text)                                 \
+    }
+#define SHOW(label, function)                                                                      \
+    {                                                                                              \
+        .name = (label), .mode = S_IFREG | 0444, .show = (function)                                \
+    }
 
 static int show_cpulist(const struct synth_key *key, const struct creds *reader, struct text *out)
 {
@@ -39,7 +45,8 @@ static int show_meminfo(const struct synth_key *key, const struct creds *reader,
                  {"MemUsed:", total - free_bytes},
                  {"Shmem:", machine_memory_shared()}};
     for (size_t i = 0; i < ARRAY_COUNT(lines); i++)
-        text_printf(out, "Node 0 %-14s %8llu kB\n", lines[i].name, (unsigned long long)(lines[i].bytes >> 10));
+        text_printf(out, "Node 0 %-14s %8llu kB\n", lines[i].name,
+                    (unsigned long long)(lines[i].bytes >> 10));
     text_put(out, "Node 0 HugePages_Total:     0\nNode 0 HugePages_Free:      0\n"
                   "Node 0 HugePages_Surp:      0\n");
     return 0;
@@ -51,10 +58,11 @@ static int target_cpu(const struct synth_key *key, struct text *out)
     return 0;
 }
 
-static const struct synth_row cpu_link_row = {.name = "", .mode = S_IFLNK | 0777, .target = target_cpu};
+static const struct synth_row cpu_link_row = {
+    .name = "", .mode = S_IFLNK | 0777, .target = target_cpu};
 
-static int cpu_lookup(const struct synth_key *key, const char *name, const struct synth_row **ret_row,
-                      struct synth_key *ret_key)
+static int cpu_lookup(const struct synth_key *key, const char *name,
+                      const struct synth_row **ret_row, struct synth_key *ret_key)
 {
     (void)key;
     int cpu = strncmp(name, "cpu", 3) == 0 ? synth_parse_number(name + 3) : -1;
@@ -85,7 +93,8 @@ static const struct synth_row node0_row_list[] = {
     TEXT("distance", "10\n"),
     {.name = "hugepages", .mode = S_IFDIR | 0755, .rows = &no_rows},
     SHOW("meminfo", show_meminfo),
-    TEXT("numastat", "numa_hit 0\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 0\nother_node 0\n"),
+    TEXT("numastat",
+         "numa_hit 0\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 0\nother_node 0\n"),
 };
 static const struct synth_rows node0_rows = SYNTH_ROWS(node0_row_list);
 static const struct synth_row node_row_list[] = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /sys, sysfs(5): processors, one memory node, transparent huge pages, the sandbox's cgroup, the loopback
- * interface. Made once from g_sandbox; agrees with /proc, the affinity masks and the limits.
+ * /sys, sysfs(5): processors, one memory node, transparent huge pages, the sandbox's cgroup, the
+ * loopback interface. Made once from g_sandbox; agrees with /proc, the affinity masks and the
+ * limits.
  */
 #pragma once
 
