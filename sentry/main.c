@@ -18,6 +18,7 @@
 #include "sentry/fs/gofer/client.h"
 #include "sentry/platform/platform.h"
 #include "sentry/platform/wakeable.h"
+#include "sentry/sanitized.h"
 #include "sentry/sched/sched.h"
 #include "sentry/task/host_facts.h"
 #include "sentry/task/task.h"
@@ -43,6 +44,7 @@
 static const int allowed[] = {
 #define HOST_SYSCALL(name) SYS_##name,
 #include "bailey_sentry_syscalls.h"
+    SANITIZED_SYSCALLS /* nothing but in test builds */
 };
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -209,6 +211,7 @@ int main(void)
     check("can't read the configuration", control_recv_start(CONTROL_FD, &config, &fds));
     log_init(fds.log, (enum log_format)config.log_format, (enum log_level)config.log_level, "sentry");
     crash_init();
+    sanitized_init(fds.log);
     /* One arena: further ones open /proc/sys/vm/overcommit_memory when they shrink, and only waste memory. */
     (void)mallopt(M_ARENA_MAX, 1);
     host_facts_init();
