@@ -57,7 +57,7 @@ static int add_slave(uint32_t uid, uint32_t gid, struct tty **ret)
     lock_release(&g_lock);
     if (number == PTYS_MAX || g_devpts == NULL)
         return -ENOSPC;
-    int r = tty_new(number, DEV_NUMBER(PTS_MAJOR, number), &tty);
+    int r = tty_new(number, DEV_NUMBER(PTS_MAJOR, (unsigned)number), &tty);
     if (r != 0)
         return r;
     tty->is_locked = true;
