@@ -87,7 +87,7 @@ static void processors(void)
 static void memory(void)
 {
     struct sysinfo info;
-    unsigned long total, available;
+    unsigned long total = 0, available = 0;
     OK(sysinfo(&info));
     YES(slurp("/proc/meminfo") > 0 && sscanf(text, "MemTotal: %lu kB", &total) == 1);
     YES(strstr(text, "\nMemAvailable:") && sscanf(strstr(text, "\nMemAvailable:"), "\nMemAvailable: %lu kB", &available) == 1);

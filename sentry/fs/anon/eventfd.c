@@ -2,10 +2,10 @@
 /* eventfd(2): a counter. Runs on fibers; the short lock is never held while bytes move. */
 #include "sentry/fs/anon/eventfd.h"
 
+#include "abi/restart.h"
 #include "base/lock.h"
 #include "sentry/mm/uaccess.h"
 #include "sentry/sched/wait_queue.h"
-#include "sentry/task/restart.h"
 #include "sentry/vfs/vfs.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -7,10 +7,10 @@
  */
 #include "sentry/fs/anon/socket_internal.h"
 
+#include "abi/restart.h"
 #include "base/host.h"
 #include "sentry/fs/pipe/pipe.h"
 #include "sentry/mm/uaccess.h"
-#include "sentry/task/restart.h"
 #include "sentry/vfs/vfs.h"
 #include <errno.h>
 #include <fcntl.h>

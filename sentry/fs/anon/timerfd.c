@@ -8,12 +8,12 @@
  */
 #include "sentry/fs/anon/timerfd.h"
 
+#include "abi/restart.h"
 #include "base/host.h"
 #include "base/lock.h"
 #include "sentry/mm/uaccess.h"
 #include "sentry/sched/sched.h"
 #include "sentry/sched/wait_queue.h"
-#include "sentry/task/restart.h"
 #include "sentry/vfs/vfs.h"
 #include <errno.h>
 #include <fcntl.h>

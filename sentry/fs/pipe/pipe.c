@@ -8,7 +8,7 @@
  */
 #include "sentry/fs/pipe/pipe_internal.h"
 
-#include "sentry/task/restart.h"
+#include "abi/restart.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
