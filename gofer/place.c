@@ -82,7 +82,9 @@ void stat_make_empty(struct gofer_stat *stat)
 {
     uint64_t ino = stat->ino;
     uint32_t index = stat->dev_index;
-    *stat = (struct gofer_stat){.mode = S_IFDIR | 0755, .nlink = 2, .ino = ino, .blksize = 4096,
+    /* A /tmp stays one that everybody may write to. */
+    bool is_tmp = (stat->mode & (S_ISVTX | S_IWOTH)) == (S_ISVTX | S_IWOTH);
+    *stat = (struct gofer_stat){.mode = S_IFDIR | (is_tmp ? 01777u : 0755u), .nlink = 2, .ino = ino, .blksize = 4096,
                                 .size = 4096, .dev_index = index, .flags = GOFER_STAT_SYNTHETIC};
 }
 

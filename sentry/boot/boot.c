@@ -163,7 +163,7 @@ static bool is_absent(struct builder *b, const char *path)
     return absent;
 }
 
-static int mount_system(struct builder *b, bool host_root)
+static int mount_system(struct builder *b)
 {
     uint64_t memory = g_sandbox.memory_limit != 0 ? g_sandbox.memory_limit : host_facts()->memory_total;
     int r = mount_made(b, "/proc", proc_new, MS_NOSUID | MS_NODEV | MS_NOEXEC, "proc");
@@ -178,10 +178,11 @@ static int mount_system(struct builder *b, bool host_root)
         r = mount_made(b, "/dev/pts", devpts_new, MS_NOSUID | MS_NOEXEC, "devpts");
     if (r == 0)
         r = mount_tmpfs(b, "/dev/shm", 01777, memory / 2, MS_NOSUID | MS_NODEV);
-    /* A rootfs's own /tmp stays (a rename out of it must not meet EXDEV); the host's is never shown. */
-    if (r == 0 && (host_root || is_absent(b, "/tmp")))
+    /* The root's own /tmp stays: a rename out of it must not meet EXDEV. The host's is an empty directory here,
+     * because the gofer never shows what is in it. */
+    if (r == 0 && is_absent(b, "/tmp"))
         r = mount_tmpfs(b, "/tmp", 01777, 0, MS_NODEV);
-    if (r == 0 && (host_root || is_absent(b, "/run")))
+    if (r == 0 && is_absent(b, "/run"))
         r = mount_tmpfs(b, "/run", 0755, 0, MS_NOSUID | MS_NODEV);
     return r;
 }
@@ -214,7 +215,7 @@ static int build_mounts(struct builder *b, const struct control_config *config,
         .cwd = {g_sandbox.ns->root, g_sandbox.ns->root->root},
     };
     *ret_where = "/proc, /sys or /dev";
-    r = mount_system(b, true);
+    r = mount_system(b);
     for (size_t i = 1; r == 0 && i < config->mount_count; i++) {
         const struct control_mount *m = &config->mounts[i];
         *ret_where = m->dst;
