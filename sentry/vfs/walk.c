@@ -62,6 +62,12 @@ struct text_stack {
     struct text at[VFS_SYMLINKS_MAX];
 };
 static_assert(sizeof(struct text_stack) <= 1024, "fits a fiber's stack");
+/* Only entries below `depth` are read: no need to clear all of it at each walk. */
+#if __has_attribute(uninitialized)
+#define WRITTEN_BEFORE_READ __attribute__((uninitialized))
+#else
+#define WRITTEN_BEFORE_READ
+#endif
 
 static void hold_release(struct text_hold *hold)
 {
@@ -454,7 +460,7 @@ static int check_end(const struct walk *w)
 
 static int run(struct walk *w, const struct path *base, const char *path, struct path *ret)
 {
-    struct text_stack stack;
+    struct text_stack stack WRITTEN_BEFORE_READ;
     const struct walk_context *ctx = w->ctx;
     w->root = w->flags & (WALK_BENEATH | WALK_IN_ROOT) ? *base : ctx->root;
     w->mount = base->mount;
