@@ -438,8 +438,12 @@ stub_finish:
     jz filtered
     mov $1, %edi
     mov $8, %esi
+    mov %rbp, %rdx
+    lea stub_light_filter(%rip), %rax
+    cmp %rax, %rbp
+    jne 1f
     lea stub_filter(%rip), %rdx
-    mov $__NR_seccomp, %eax
+1:  mov $__NR_seccomp, %eax
     syscall
     test %rax, %rax    /* RLIMIT_NOFILE is 1: the listener is descriptor 0 */
     jnz broken
