@@ -111,13 +111,7 @@ int exec_open_path(const struct walk_context *ctx, const struct path *p, struct 
     struct inode *inode = p->dentry->inode;
     if (inode == NULL)
         return -ENOENT;
-    if (!S_ISREG(inode->mode))
-        return -EACCES;
-    int r = vfs_path_permission(ctx->creds, p, MAY_EXEC);
-    if (r != 0)
-        return r;
-    /* Readable or not, an executable file is opened for the sentry. */
-    return vfs_open_path(ctx, p, O_RDONLY, ret);
+    return vfs_open_exec(ctx, p, ret);
 }
 
 /* argv becomes: interpreter [argument] path argv[1…]. */

@@ -84,6 +84,8 @@ void file_put(struct file *f)
         f->ops->release(f);
     if (f->has_write_access)
         inode_put_write_access(f->inode);
+    if (f->denies_write)
+        inode_allow_write(f->inode);
     inode_put(f->inode);
     path_put(&f->path);
     creds_put(f->creds);

@@ -131,6 +131,25 @@ int vfs_open_path(const struct walk_context *ctx, const struct path *p, uint32_t
     return open_checked(ctx, p, open_flags, ret_file);
 }
 
+int vfs_open_exec(const struct walk_context *ctx, const struct path *p, struct file **ret_file)
+{
+    struct inode *inode = dentry_inode(p->dentry);
+    if (!S_ISREG(inode->mode))
+        return -EACCES;
+    AUTO_FILE f = NULL;
+    int r = vfs_path_permission(ctx->creds, p, MAY_EXEC);
+    if (r == 0)
+        r = open_checked(ctx, p, O_RDONLY, &f);
+    if (r == 0)
+        r = inode_deny_write(inode);
+    if (r < 0)
+        return r;
+    f->denies_write = true;
+    *ret_file = f;
+    f = NULL;
+    return 0;
+}
+
 int file_open_inode(struct inode *inode, const struct creds *creds, uint32_t flags, struct file **ret)
 {
     AUTO_FILE f = NULL;

@@ -294,6 +294,9 @@ MUST_CHECK int vfs_open(const struct walk_context *ctx, const struct path *base,
                         uint32_t open_flags, uint32_t mode, uint32_t resolve, struct file **ret_file);
 MUST_CHECK int vfs_open_path(const struct walk_context *ctx, const struct path *p, uint32_t open_flags,
                              struct file **ret_file); /* already walked; permissions checked */
+/* For exec: a regular file that may be executed, readable or not; nobody may open it for writing as long as
+ * the open file lives. -EACCES, -ETXTBSY. */
+MUST_CHECK int vfs_open_exec(const struct walk_context *ctx, const struct path *p, struct file **ret_file);
 int vfs_mkdir(const struct walk_context *ctx, const struct path *base, const char *path, uint32_t mode);
 int vfs_mknod(const struct walk_context *ctx, const struct path *base, const char *path, uint32_t mode,
               uint64_t rdev);
@@ -386,6 +389,7 @@ struct file {
     _Atomic int32_t owner_sig;
     uint64_t ra_pos;            /* file system's read-ahead hint */
     bool has_write_access;      /* counted in inode->writers */
+    bool denies_write;          /* the same, on the other side */
     void *private_data;
 };
 /* One reference; takes its own references on path and creds. `path` of anonymous files: an anon-inode
