@@ -117,7 +117,7 @@ static int space_make(struct worker *w, struct systrap_space **ret)
 
 /* A host thread that is about to be ordered, with a slot and a frame. Takes a reference of the space.
  * #syscalls getrandom: nonces of new host threads */
-static int thread_make(struct systrap_space *s, const struct systrap_thread *from,
+static int thread_make(struct systrap_space *s, const struct systrap_thread *from, bool is_thread,
                        struct systrap_thread **ret)
 {
     struct worker *w = s->worker;
@@ -135,6 +135,7 @@ static int thread_make(struct systrap_space *s, const struct systrap_thread *fro
     t->space = s;
     t->worker = w;
     t->state = THREAD_STARTING;
+    t->is_thread = is_thread;
     lock_acquire(&w->lock);
     int slot = s->killed ? -EAGAIN : slot_take_locked(s);
     if (slot >= 0) {
@@ -353,7 +354,7 @@ static bool refill_one(struct worker *w)
     if (space_make(w, &s) != 0)
         return false;
     s->is_pooled = true;
-    if (thread_make(s, NULL, &t) != 0) {
+    if (thread_make(s, NULL, false, &t) != 0) {
         lock_acquire(&w->lock);
         s->killed = s->dead = true;
         lock_release(&w->lock);
@@ -473,7 +474,9 @@ static bool child_is_over(void *arg)
 static int clone_child(struct systrap_thread *parent, struct systrap_thread *child)
 {
     struct worker *w = parent->worker;
+    lock_acquire(&w->lock);
     child->waiter = fiber_current();
+    lock_release(&w->lock);
     int r = thread_run_calls(parent);
     if (r == 0)
         r = (int)parent->done_error;
@@ -545,7 +548,7 @@ int space_fork(struct platform_thread *thread, struct platform_space **ret_space
     r = space_make(parent->worker, &s);
     if (r != 0)
         return r;
-    r = thread_make(s, parent, &child);
+    r = thread_make(s, parent, false, &child);
     if (r == 0) {
         r = clone_gated(parent, child);
         if (r != 0)
@@ -571,10 +574,9 @@ int thread_new(struct platform_thread *thread, struct platform_thread **ret)
         r = thread_fetch(thread);
     if (r != 0)
         return r;
-    r = thread_make(parent->space, parent, &child);
+    r = thread_make(parent->space, parent, true, &child);
     if (r != 0)
         return r;
-    child->is_thread = true;
     r = clone_gated(parent, child);
     if (r != 0) {
         drop_child(child);
