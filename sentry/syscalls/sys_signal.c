@@ -86,11 +86,14 @@ int64_t sys_rt_sigreturn(struct task *task)
     return signal_return(task);
 }
 
+/* SS_AUTODISARM of the ABI, which the libc's headers write as an unsigned constant. */
+#define SS_AUTODISARM_BIT ((int)(1u << 31))
+
 int64_t sys_sigaltstack(struct task *task, guest_addr ss, guest_addr old_ss)
 {
     struct linux_stack *current = &task->signals.altstack, given, old = *current;
     uint64_t sp = platform_thread_regs(task->pt)->rsp;
-    bool on_it = !(old.flags & (1 << 31)) && old.size != 0 && sp > old.sp && sp - old.sp <= old.size;
+    bool on_it = !(old.flags & SS_AUTODISARM_BIT) && old.size != 0 && sp > old.sp && sp - old.sp <= old.size;
     if (old.size == 0)
         old.flags = SS_DISABLE;
     else if (on_it)
@@ -98,7 +101,7 @@ int64_t sys_sigaltstack(struct task *task, guest_addr ss, guest_addr old_ss)
     if (!guest_addr_is_null(ss)) {
         if (copy_in_obj(task->mm, &given, ss) != 0)
             return -EFAULT;
-        int mode = given.flags & ~(1 << 31);
+        int mode = given.flags & ~SS_AUTODISARM_BIT;
         if (on_it)
             return -EPERM;
         if (mode != 0 && mode != SS_ONSTACK && mode != SS_DISABLE)

@@ -23,6 +23,9 @@ static struct fiber g_fibers[2][FIBERS]; /* one set for each run_all() of a test
 static unsigned g_set;
 static _Atomic unsigned g_running;
 
+/* The namespace of an overlay's lower: kept, for nothing else names it. */
+static struct mount_namespace *g_lower_ns __attribute__((used));
+
 static void mount_root(struct superblock *sb, struct inode *root)
 {
     g_ctx.ns = mount_namespace_new(sb, root, 0, "root");
@@ -218,6 +221,7 @@ static void overlay_body(void)
     cr_assert_eq(tmpfs_new(0755, 0, 0, 0, &sb, &lower), 0);
     mount_root(sb, lower);
     make_tree();
+    g_lower_ns = g_ctx.ns;
     cr_assert_eq(overlay_new(lower, &sb, &root), 0);
     mount_root(sb, root);
     dcache_set_limit(20);
