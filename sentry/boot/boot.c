@@ -320,6 +320,25 @@ static int fail(char *text, int status, const char *what, int error)
     return status;
 }
 
+/* What is the command's fault, and what is the sandbox's: no memory, descriptors or processes. */
+static int exec_failure_status(int error)
+{
+    switch (-error) {
+    case ENOENT:
+        return EXIT_NOT_FOUND;
+    case EAGAIN:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case ENOSPC:
+    case EIO:
+    case ESRCH:
+        return EXIT_FAILED;
+    default:
+        return EXIT_CANNOT_EXECUTE;
+    }
+}
+
 static int start_command(struct builder *b, const struct control_config *config,
                          struct control_fds *fds, const struct identity *id, char *text)
 {
@@ -354,10 +373,8 @@ static int start_command(struct builder *b, const struct control_config *config,
     r = task_start_first(&first, &group);
     path_put(&cwd);
     free(envp.strings);
-    if (r == -ENOENT)
-        return fail(text, EXIT_NOT_FOUND, config->argv[0], r);
     if (r != 0)
-        return fail(text, EXIT_CANNOT_EXECUTE, config->argv[0], r);
+        return fail(text, exec_failure_status(r), config->argv[0], r);
     g_first = group;
     if (config->tty_mask != 0)
         console_make_controlling(group);
