@@ -133,7 +133,8 @@ def bug_drill(host, number, name, sanitized):
             check(status not in (REFUSED, SUCCEEDED) and 'heap-use-after-free' in text,
                   f'{name}: the sanitizer ends the run', f'status {status}: {text}')
     elif name == 'overflow_stack':
-        check(status == 125 and ('#1' in text or 'overflow' in text or 'SIGABRT' in text or 'stack' in text),
+        check(status == 125 and ('#1' in text or 'overflow' in text or 'SIGABRT' in text or 'stack' in text or
+                                 sanitized and 'status 99' in text),
               f'{name}: ends with a reason', f'status {status}: {text}')
     else:
         check(status == 125 and '#' in text and 'bailey-sentry+0x' in text or sanitized and status == 125,
