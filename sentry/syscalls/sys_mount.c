@@ -137,7 +137,7 @@ static int mount_new_tmpfs(struct task *task, const struct path *at, const char 
     r = tmpfs_new_from_options(options, task->creds, &sb, &root);
     if (r < 0)
         return r;
-    r = vfs_mount(task->fs->ns, at, sb, root, flags, source);
+    r = vfs_mount(task->fs->ns, at, sb, root, flags | MOUNT_BY_GUEST, source);
     inode_put(root);
     superblock_put(sb);
     return r;

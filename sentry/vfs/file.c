@@ -21,12 +21,21 @@
 
 static const struct mappable_ops file_mappable_ops;
 
+/* A guest's open files are the sentry's memory. */
+static _Atomic uint32_t g_file_count;
+
 int file_new(const struct path *path, const struct creds *creds, uint32_t flags,
              const struct file_ops *ops, void *private_data, struct file **ret)
 {
+    if (atomic_fetch_add_explicit(&g_file_count, 1, memory_order_relaxed) >= FILES_MAX) {
+        atomic_fetch_sub_explicit(&g_file_count, 1, memory_order_relaxed);
+        return -ENFILE;
+    }
     struct file *f = calloc(1, sizeof(*f));
-    if (!f)
+    if (!f) {
+        atomic_fetch_sub_explicit(&g_file_count, 1, memory_order_relaxed);
         return -ENOMEM;
+    }
     f->ops = ops;
     f->mappable.ops = &file_mappable_ops;
     atomic_init(&f->refs, 1);
@@ -92,6 +101,7 @@ void file_put(struct file *f)
     fmutex_fini(&f->pos_lock);
     lock_fini(&f->epolls_lock);
     free(f);
+    atomic_fetch_sub_explicit(&g_file_count, 1, memory_order_relaxed);
 }
 
 void file_put_auto(struct file **f)

@@ -40,7 +40,10 @@ struct sleeper {
 static struct lock g_locks_lock = LOCK_INITIALIZER;
 static LIST_HEAD(, sleeper) g_sleepers = LIST_HEAD_INITIALIZER(g_sleepers); /* g_locks_lock */
 
-#define RECORDS_OF_INODE_MAX 65536 /* a guest's locks are the sentry's memory */
+/* A guest's locks are the sentry's memory, and each is looked at by the next. */
+#define RECORDS_MAX 131072
+#define RECORDS_OF_INODE_MAX 16384
+static size_t g_record_count; /* g_locks_lock */
 
 static struct flock_state *state_of(struct inode *inode)
 {
@@ -61,15 +64,35 @@ static struct flock_state *state_of(struct inode *inode)
     return s;
 }
 
+static void remove_locked(struct flock_state *s, struct record *r) REQUIRES(&g_locks_lock)
+{
+    TAILQ_REMOVE(&s->records, r, entry);
+    g_record_count--;
+}
+
+static void free_records(struct record *r)
+{
+    while (r) {
+        struct record *next = TAILQ_NEXT(r, entry);
+        free(r);
+        r = next;
+    }
+}
+
 void flock_state_free(struct flock_state *s)
 {
     if (!s)
         return;
+    struct record *freed = NULL;
     struct record *r;
+    lock_acquire(&g_locks_lock);
     while ((r = TAILQ_FIRST(&s->records))) {
-        TAILQ_REMOVE(&s->records, r, entry);
-        free(r);
+        remove_locked(s, r);
+        TAILQ_NEXT(r, entry) = freed;
+        freed = r;
     }
+    lock_release(&g_locks_lock);
+    free_records(freed);
     struct whole *w;
     while ((w = LIST_FIRST(&s->wholes))) {
         LIST_REMOVE(w, entry);
@@ -101,6 +124,7 @@ static const struct record *conflict_locked(const struct flock_state *s, const s
 static void insert_locked(struct flock_state *s, struct record *fresh) REQUIRES(&g_locks_lock)
 {
     struct record *r;
+    g_record_count++;
     TAILQ_FOREACH(r, &s->records, entry)
     {
         if (r->l.start > fresh->l.start) {
@@ -144,11 +168,11 @@ static void apply_locked(struct flock_state *s, const struct posix_lock *l, stru
             continue;
         } else if (r->l.end > l->end) {
             r->l.start = l->end + 1;
-            TAILQ_REMOVE(&s->records, r, entry);
+            remove_locked(s, r);
             insert_locked(s, r);
             continue;
         }
-        TAILQ_REMOVE(&s->records, r, entry);
+        remove_locked(s, r);
         TAILQ_NEXT(r, entry) = *freed;
         *freed = r;
     }
@@ -156,15 +180,6 @@ static void apply_locked(struct flock_state *s, const struct posix_lock *l, stru
         spare[0]->l = add;
         insert_locked(s, spare[0]);
         spare[0] = NULL;
-    }
-}
-
-static void free_records(struct record *r)
-{
-    while (r) {
-        struct record *next = TAILQ_NEXT(r, entry);
-        free(r);
-        r = next;
     }
 }
 
@@ -216,7 +231,7 @@ static int try_set(struct flock_state *s, const struct posix_lock *l, struct rec
         }
     } else if (blocker) {
         r = -EAGAIN;
-    } else if (l->type != F_UNLCK && count_locked(s) >= RECORDS_OF_INODE_MAX) {
+    } else if (l->type != F_UNLCK && (g_record_count >= RECORDS_MAX || count_locked(s) >= RECORDS_OF_INODE_MAX)) {
         r = -ENOLCK;
     } else {
         apply_locked(s, l, spare, &freed);
@@ -299,7 +314,7 @@ void posix_lock_release_owner(struct inode *inode, const void *owner)
         next = TAILQ_NEXT(r, entry);
         if (r->l.owner != owner)
             continue;
-        TAILQ_REMOVE(&s->records, r, entry);
+        remove_locked(s, r);
         TAILQ_NEXT(r, entry) = freed;
         freed = r;
     }

@@ -14,6 +14,9 @@
 #include <string.h>
 #include <sys/mount.h>
 
+/* What a locked mount keeps. */
+#define MOUNT_PROTECTIONS ((uint32_t)(MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC))
+
 /* Takes over the reference to `d`. */
 static struct mount *mount_on_dentry(struct superblock *sb, struct dentry *d, uint32_t flags,
                                      const char *source)
@@ -32,7 +35,8 @@ static struct mount *mount_on_dentry(struct superblock *sb, struct dentry *d, ui
     m->sb = sb;
     superblock_get(sb);
     m->root = d;
-    m->flags = flags;
+    m->flags = flags & ~MOUNT_BY_GUEST;
+    m->is_locked = m->is_permanent = !(flags & MOUNT_BY_GUEST);
     m->source = text;
     return m;
 }
@@ -133,12 +137,15 @@ static int attach(struct mount_namespace *ns, const struct path *at, struct moun
     lock_acquire(&ns->lock);
     if (where.dentry->unhashed) {
         r = -ENOENT;
+    } else if (ns->count >= MOUNTS_MAX) {
+        r = -ENOSPC;
     } else if (where.dentry->is_mountpoint && mount_find_locked(ns, where.mount, where.dentry)) {
         r = -EBUSY;
     } else {
         m->parent = where.mount;
         m->mountpoint = where.dentry;
         where.dentry->is_mountpoint = true;
+        ns->count++;
         TAILQ_INSERT_TAIL(&ns->mounts, m, entry);
     }
     lock_release(&ns->lock);
@@ -159,18 +166,25 @@ int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblo
 int vfs_bind(struct mount_namespace *ns, const struct path *at, const struct path *from)
 {
     dentry_get(from->dentry);
-    return attach(ns, at, mount_on_dentry(from->mount->sb, from->dentry, from->mount->flags,
-                                          from->mount->source));
+    struct mount *m = mount_on_dentry(from->mount->sb, from->dentry, from->mount->flags | MOUNT_BY_GUEST,
+                                      from->mount->source);
+    if (m)
+        m->is_locked = from->mount->is_locked;
+    return attach(ns, at, m);
 }
 
 int vfs_remount(struct mount_namespace *ns, const struct path *at, uint32_t flags)
 {
     if (at->dentry != at->mount->root)
         return -EINVAL;
+    int r = 0;
     lock_acquire(&ns->lock);
-    at->mount->flags = flags;
+    if (at->mount->is_locked && (at->mount->flags & MOUNT_PROTECTIONS & ~flags))
+        r = -EPERM;
+    else
+        at->mount->flags = flags;
     lock_release(&ns->lock);
-    return 0;
+    return r;
 }
 
 /* The next mount after `id` in the list's order, a reference. */
@@ -234,6 +248,8 @@ int vfs_umount(struct mount_namespace *ns, const struct path *at, int flags)
         return -EINVAL;
     if (!m->parent)
         return flags & MNT_DETACH ? -EINVAL : -EBUSY;
+    if (m->is_permanent)
+        return -EINVAL;
     int r = 0;
     lock_acquire(&g_dcache_lock);
     lock_acquire(&ns->lock);
@@ -244,6 +260,7 @@ int vfs_umount(struct mount_namespace *ns, const struct path *at, int flags)
         r = -EBUSY;
     } else {
         TAILQ_REMOVE(&ns->mounts, m, entry);
+        ns->count--;
         m->mountpoint->is_mountpoint = is_mountpoint_elsewhere(ns, m->mountpoint);
     }
     lock_release(&ns->lock);

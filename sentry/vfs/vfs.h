@@ -220,13 +220,16 @@ struct mount {
     struct dentry *root;        /* ref */
     struct mount *parent;       /* ref; NULL for the root mount */
     struct dentry *mountpoint;  /* ref, in parent */
-    uint32_t flags;             /* MS_RDONLY MS_NOSUID MS_NODEV MS_NOEXEC MS_NOATIME */
+    _Atomic uint32_t flags;     /* MS_RDONLY MS_NOSUID MS_NODEV MS_NOEXEC MS_NOATIME */
     const char *source;         /* owned, for /proc/mounts */
+    bool is_permanent;          /* the sandbox's own: the guest can't unmount it */
+    bool is_locked;             /* it or what it's bound from: the guest can't take protections from it */
     TAILQ_ENTRY(mount) entry;
 };
 struct mount_namespace {
     struct lock lock;
     TAILQ_HEAD(, mount) mounts;
+    unsigned count;
     struct mount *root;
     _Atomic uint32_t refs;
 };
@@ -240,7 +243,9 @@ struct path {
 void path_get(const struct path *p);
 void path_put(struct path *p); /* clears it; fine on an empty one */
 #define AUTO_PATH CLEANUP(path_put) struct path
-/* Mounts `sb` on `at`. 0, -EBUSY… */
+#define MOUNTS_MAX 10000
+#define MOUNT_BY_GUEST 0x80000000U /* in vfs_mount()'s flags: not locked */
+/* Mounts `sb` on `at`. 0, -EBUSY, -ENOSPC (too many)… */
 MUST_CHECK int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblock *sb,
                          struct inode *root, uint32_t flags, const char *source);
 /* mount(2) with MS_BIND: what is at `from` appears at `at` as well. */
@@ -394,6 +399,7 @@ struct file {
 };
 /* One reference; takes its own references on path and creds. `path` of anonymous files: an anon-inode
  * dentry made by anon_file_new(). */
+#define FILES_MAX 400000 /* open files of the sandbox, those beneath others included: -ENFILE */
 MUST_CHECK int file_new(const struct path *path, const struct creds *creds, uint32_t flags,
                         const struct file_ops *ops, void *private_data, struct file **ret);
 /* "anon_inode:[eventpoll]", "pipe:[12]", "socket:[3]", "/memfd:name (deleted)": a file without a place

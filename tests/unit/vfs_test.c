@@ -439,7 +439,7 @@ Test(mounts, cover_a_directory_and_are_left_by_dotdot)
     cr_assert_eq(tmpfs_new(01777, 0, 0, 0, &sb, &root), 0);
     AUTO_PATH at = {0};
     cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/m", 0, &at), 0);
-    cr_assert_eq(vfs_mount(g_ctx.ns, &at, sb, root, MS_NODEV, "tmpfs"), 0);
+    cr_assert_eq(vfs_mount(g_ctx.ns, &at, sb, root, MS_NODEV | MOUNT_BY_GUEST, "tmpfs"), 0);
     cr_assert_eq(vfs_mount(g_ctx.ns, &at, sb, root, 0, "tmpfs"), -EBUSY);
     inode_put(root);
     superblock_put(sb);
@@ -463,6 +463,32 @@ Test(mounts, cover_a_directory_and_are_left_by_dotdot)
     cr_assert_eq(vfs_umount(g_ctx.ns, &top, 0), 0);
     path_put(&top);
     cr_assert_eq(exists("/m/under"), 0);
+}
+
+Test(mounts, of_the_sandbox_keep_their_protections)
+{
+    cr_assert_eq(make_dir("/m"), 0);
+    cr_assert_eq(make_dir("/b"), 0);
+    struct superblock *sb;
+    struct inode *root;
+    cr_assert_eq(tmpfs_new(0755, 0, 0, 0, &sb, &root), 0);
+    AUTO_PATH at = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/m", 0, &at), 0);
+    cr_assert_eq(vfs_mount(g_ctx.ns, &at, sb, root, MS_RDONLY | MS_NODEV, "tmpfs"), 0);
+    inode_put(root);
+    superblock_put(sb);
+    AUTO_PATH top = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/m", 0, &top), 0);
+    cr_assert_eq(vfs_remount(g_ctx.ns, &top, MS_NODEV), -EPERM);
+    cr_assert_eq(vfs_remount(g_ctx.ns, &top, MS_RDONLY | MS_NODEV | MS_NOATIME), 0);
+    cr_assert_eq(vfs_umount(g_ctx.ns, &top, 0), -EINVAL);
+    AUTO_PATH b = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/b", 0, &b), 0);
+    cr_assert_eq(vfs_bind(g_ctx.ns, &b, &top), 0);
+    AUTO_PATH bound = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/b", 0, &bound), 0);
+    cr_assert_eq(bound.dentry, top.dentry);
+    cr_assert_eq(vfs_remount(g_ctx.ns, &bound, 0), -EPERM);
 }
 
 Test(mounts, that_are_read_only_refuse_changes)
