@@ -162,6 +162,34 @@ Test(limits, everything_is_given_back)
     cr_assert_eq(tmpfs_used(), before);
 }
 
+Test(limits, names_links_and_attributes_count)
+{
+    uint64_t before = tmpfs_used();
+    make_file("/f", "");
+    AUTO_PATH p = {0};
+    cr_assert_eq(vfs_walk(&g_ctx, &g_ctx.cwd, "/f", 0, &p), 0);
+    static char value[60000];
+    cr_assert_eq(vfs_setxattr(g_root, &p, "user.large", value, sizeof(value), 0), 0);
+    cr_assert_geq(tmpfs_used() - before, sizeof(value));
+    tmpfs_set_limit(tmpfs_used() + 1000);
+    cr_assert_eq(vfs_setxattr(g_root, &p, "user.more", value, sizeof(value), 0), -ENOSPC);
+    char name[16];
+    int r = 0;
+    for (int i = 0; i < 100 && r == 0; i++) {
+        snprintf(name, sizeof(name), "/l%d", i);
+        r = vfs_link(&g_ctx, &p, &g_ctx.cwd, name);
+    }
+    cr_assert_eq(r, -ENOSPC);
+    tmpfs_set_limit(UINT64_MAX);
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof(name), "/l%d", i);
+        (void)vfs_unlink(&g_ctx, &g_ctx.cwd, name);
+    }
+    cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/f"), 0);
+    path_put(&p);
+    cr_assert_eq(tmpfs_used(), before);
+}
+
 Test(limits, without_host_descriptors_files_stay_in_the_heap)
 {
     tmpfs_set_hfd_limit(0);

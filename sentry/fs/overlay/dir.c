@@ -163,11 +163,12 @@ static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_
 static int dir_symlink(struct inode *dir, const char *name, const char *target, uint32_t uid,
                        uint32_t gid, struct inode **ret)
 {
+    if (!tmpfs_charge(strlen(target)))
+        return -ENOSPC;
     char *text = strdup(target);
-    if (!text)
-        return -ENOMEM;
-    int r = add_new(dir, name, S_IFLNK | 0777, 0, uid, gid, ret);
+    int r = text ? add_new(dir, name, S_IFLNK | 0777, 0, uid, gid, ret) : -ENOMEM;
     if (r < 0) {
+        tmpfs_uncharge(strlen(target));
         free(text);
         return r;
     }

@@ -200,12 +200,13 @@ void overlay_destroy(struct inode *inode)
             LIST_REMOVE(node, entry);
         lock_release(&inode->sb->inodes_lock);
     }
-    tmpfs_uncharge(node->names.count * OVERLAY_NAME_COST);
-    name_table_fini(&node->names, table_of);
+    tmpfs_uncharge(name_table_fini(&node->names, table_of) * OVERLAY_NAME_COST);
     overlay_listing_free(node->listing);
     inode_put(atomic_load_explicit(&node->upper, memory_order_relaxed));
     inode_put(node->lower);
-    xattr_list_fini(&node->xattrs);
+    tmpfs_xattr_fini(&node->xattrs);
+    if (node->target)
+        tmpfs_uncharge(strlen(node->target));
     free(node->target);
     if (node->is_charged)
         tmpfs_uncharge(OVERLAY_INODE_COST);
@@ -280,7 +281,7 @@ static int copy_one_xattr(struct overlay_node *node, const char *name, char *val
     ssize_t size = node->lower->ops->getxattr(node->lower, name, value, VFS_XATTR_SIZE_MAX);
     if (size < 0)
         return size == -ENODATA || size == -EOPNOTSUPP ? 0 : (int)size;
-    return xattr_list_set(&node->xattrs, name, value, (size_t)size, 0);
+    return tmpfs_xattr_set(&node->xattrs, name, value, (size_t)size, 0);
 }
 
 /* From now on the list here is the truth. inode->lock held. */
@@ -315,13 +316,13 @@ static int own_xattrs(struct inode *inode)
 int overlay_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags)
 {
     int r = own_xattrs(inode);
-    return r < 0 ? r : xattr_list_set(&overlay_node(inode)->xattrs, name, value, size, flags);
+    return r < 0 ? r : tmpfs_xattr_set(&overlay_node(inode)->xattrs, name, value, size, flags);
 }
 
 int overlay_removexattr(struct inode *inode, const char *name)
 {
     int r = own_xattrs(inode);
-    return r < 0 ? r : xattr_list_remove(&overlay_node(inode)->xattrs, name);
+    return r < 0 ? r : tmpfs_xattr_remove(&overlay_node(inode)->xattrs, name);
 }
 
 static int symlink_readlink(struct inode *inode, char **ret)

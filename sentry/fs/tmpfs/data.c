@@ -73,6 +73,31 @@ void tmpfs_uncharge(uint64_t bytes)
     atomic_fetch_sub_explicit(&g_used, bytes, memory_order_relaxed);
 }
 
+int tmpfs_xattr_set(struct xattr_list *l, const char *name, const void *value, size_t size, int flags)
+{
+    uint64_t before = l->bytes;
+    uint64_t most = strlen(name) + size + 64; /* what one can take */
+    if (!tmpfs_charge(most))
+        return -ENOSPC;
+    int r = xattr_list_set(l, name, value, size, flags);
+    tmpfs_uncharge(most + before - l->bytes);
+    return r;
+}
+
+int tmpfs_xattr_remove(struct xattr_list *l, const char *name)
+{
+    uint64_t before = l->bytes;
+    int r = xattr_list_remove(l, name);
+    tmpfs_uncharge(before - l->bytes);
+    return r;
+}
+
+void tmpfs_xattr_fini(struct xattr_list *l)
+{
+    tmpfs_uncharge(l->bytes);
+    xattr_list_fini(l);
+}
+
 static uint64_t max_of(const struct tmpfs_super *super)
 {
     return super->max_bytes ? super->max_bytes : UINT64_MAX;

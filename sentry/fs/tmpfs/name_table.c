@@ -122,9 +122,10 @@ static void splice(struct name_table *t, struct name_entry **list)
     t->bucket_count = 0;
 }
 
-void name_table_fini(struct name_table *t, struct name_table *(*table_of)(struct inode *inode))
+size_t name_table_fini(struct name_table *t, struct name_table *(*table_of)(struct inode *inode))
 {
     struct name_entry *list = NULL;
+    size_t count = 0;
     splice(t, &list);
     while (list) {
         struct name_entry *e = list;
@@ -134,5 +135,7 @@ void name_table_fini(struct name_table *t, struct name_table *(*table_of)(struct
             splice(below, &list);
         inode_put(e->inode);
         free(e);
+        count++;
     }
+    return count;
 }

@@ -38,8 +38,8 @@ struct name_table {
 
 void name_table_init(struct name_table *t);
 /* Drops every entry, and those of directories below that only entries refer to, without recursion.
- * `table_of` says which table an inode has, if any. */
-void name_table_fini(struct name_table *t, struct name_table *(*table_of)(struct inode *inode));
+ * `table_of` says which table an inode has, if any. Returns how many entries went. */
+size_t name_table_fini(struct name_table *t, struct name_table *(*table_of)(struct inode *inode));
 struct name_entry *name_table_find(struct name_table *t, const char *name); /* borrowed or NULL */
 /* Takes its own reference to inode. The name is not in the table. NULL without memory. */
 struct name_entry *name_table_insert(struct name_table *t, const char *name, struct inode *inode);

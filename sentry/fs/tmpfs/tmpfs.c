@@ -79,12 +79,14 @@ void tmpfs_destroy(struct inode *inode)
 {
     struct tmpfs_node *node = tmpfs_node(inode);
     if (S_ISDIR(inode->mode))
-        name_table_fini(&node->names, table_of);
+        tmpfs_uncharge(name_table_fini(&node->names, table_of) * TMPFS_NAME_COST);
     else if (S_ISREG(inode->mode))
         tmpfs_data_fini(inode);
-    else if (S_ISLNK(inode->mode))
+    else if (S_ISLNK(inode->mode) && node->target) {
+        tmpfs_uncharge(strlen(node->target));
         free(node->target);
-    xattr_list_fini(&node->xattrs);
+    }
+    tmpfs_xattr_fini(&node->xattrs);
     free(node);
     atomic_fetch_sub_explicit(&tmpfs_super(inode->sb)->inode_count, 1, memory_order_relaxed);
     tmpfs_uncharge(TMPFS_INODE_COST);
@@ -97,7 +99,7 @@ ssize_t tmpfs_getxattr(struct inode *inode, const char *name, void *value, size_
 
 int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags)
 {
-    return xattr_list_set(&tmpfs_node(inode)->xattrs, name, value, size, flags);
+    return tmpfs_xattr_set(&tmpfs_node(inode)->xattrs, name, value, size, flags);
 }
 
 ssize_t tmpfs_listxattr(struct inode *inode, char *list, size_t size)
@@ -107,7 +109,7 @@ ssize_t tmpfs_listxattr(struct inode *inode, char *list, size_t size)
 
 int tmpfs_removexattr(struct inode *inode, const char *name)
 {
-    return xattr_list_remove(&tmpfs_node(inode)->xattrs, name);
+    return tmpfs_xattr_remove(&tmpfs_node(inode)->xattrs, name);
 }
 
 static int node_getattr(struct inode *inode, struct kstat *ret)
@@ -139,6 +141,17 @@ static int dir_lookup(struct inode *dir, const char *name, struct inode **ret)
     return 0;
 }
 
+/* 0, -ENOSPC or -ENOMEM. */
+static int insert_name(struct inode *dir, const char *name, struct inode *inode)
+{
+    if (!tmpfs_charge(TMPFS_NAME_COST))
+        return -ENOSPC;
+    if (name_table_insert(&tmpfs_node(dir)->names, name, inode))
+        return 0;
+    tmpfs_uncharge(TMPFS_NAME_COST);
+    return -ENOMEM;
+}
+
 /* Makes an inode and its name. */
 static int add_new(struct inode *dir, const char *name, uint32_t mode, uint64_t rdev, uint32_t uid,
                    uint32_t gid, struct inode **ret)
@@ -147,9 +160,10 @@ static int add_new(struct inode *dir, const char *name, uint32_t mode, uint64_t 
     int r = tmpfs_inode_new(dir->sb, mode, rdev, uid, gid, &inode);
     if (r < 0)
         return r;
-    if (!name_table_insert(&tmpfs_node(dir)->names, name, inode)) {
+    r = insert_name(dir, name, inode);
+    if (r < 0) {
         inode_put(inode);
-        return -ENOMEM;
+        return r;
     }
     dir_changed(dir);
     *ret = inode;
@@ -180,11 +194,12 @@ static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_
 static int dir_symlink(struct inode *dir, const char *name, const char *target, uint32_t uid,
                        uint32_t gid, struct inode **ret)
 {
+    if (!tmpfs_charge(strlen(target)))
+        return -ENOSPC;
     char *text = strdup(target);
-    if (!text)
-        return -ENOMEM;
-    int r = add_new(dir, name, S_IFLNK | 0777, 0, uid, gid, ret);
+    int r = text ? add_new(dir, name, S_IFLNK | 0777, 0, uid, gid, ret) : -ENOMEM;
     if (r < 0) {
+        tmpfs_uncharge(strlen(target));
         free(text);
         return r;
     }
@@ -197,8 +212,9 @@ static int dir_link(struct inode *dir, const char *name, struct inode *inode)
 {
     if (atomic_load_explicit(&inode->nlink, memory_order_relaxed) >= LINK_MAX_OURS)
         return -EMLINK;
-    if (!name_table_insert(&tmpfs_node(dir)->names, name, inode))
-        return -ENOMEM;
+    int r = insert_name(dir, name, inode);
+    if (r < 0)
+        return r;
     add_links(inode, 1);
     inode_touch(inode, ATTR_CTIME);
     dir_changed(dir);
@@ -208,6 +224,7 @@ static int dir_link(struct inode *dir, const char *name, struct inode *inode)
 static void remove_entry(struct inode *dir, struct name_entry *e)
 {
     name_table_remove(&tmpfs_node(dir)->names, e);
+    tmpfs_uncharge(TMPFS_NAME_COST);
     dir_changed(dir);
 }
 
@@ -276,8 +293,10 @@ static int dir_rename(struct inode *old_dir, const char *old_name, struct inode 
         inode_get(old_inode);
         to->inode = old_inode;
         inode_put(new_inode); /* the entry's; the caller has its own */
-    } else if (!name_table_insert(&tmpfs_node(new_dir)->names, new_name, old_inode)) {
-        return -ENOMEM;
+    } else {
+        int r = insert_name(new_dir, new_name, old_inode);
+        if (r < 0)
+            return r;
     }
     if (is_dir) {
         add_links(old_dir, -1);

@@ -37,6 +37,13 @@ MUST_CHECK int tmpfs_regular_new(struct superblock *sb, uint32_t mode, uint32_t 
 MUST_CHECK bool tmpfs_charge(uint64_t bytes);
 void tmpfs_uncharge(uint64_t bytes);
 
+/* Lists of extended attributes whose bytes are charged. inode->lock held in the first two. */
+struct xattr_list;
+MUST_CHECK int tmpfs_xattr_set(struct xattr_list *l, const char *name, const void *value, size_t size,
+                               int flags);
+MUST_CHECK int tmpfs_xattr_remove(struct xattr_list *l, const char *name);
+void tmpfs_xattr_fini(struct xattr_list *l);
+
 /* memfd_create(2) after its flags were checked: MFD_ALLOW_SEALING and MFD_NOEXEC_SEAL matter here. */
 MUST_CHECK int tmpfs_memfd_new(const char *name, uint32_t flags, const struct creds *creds,
                                struct file **ret);

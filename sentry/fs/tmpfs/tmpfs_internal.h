@@ -44,8 +44,9 @@ static inline struct tmpfs_super *tmpfs_super(const struct superblock *sb)
     return sb->private_data;
 }
 
-/* What an inode, its name and its dentry cost the sentry, about. */
-#define TMPFS_INODE_COST 1024
+/* What an inode and its dentry, and what a name cost the sentry, about. */
+#define TMPFS_INODE_COST 768
+#define TMPFS_NAME_COST 256
 
 /* data.c: inode->lock held unless said otherwise. */
 void tmpfs_data_init(struct tmpfs_data *d);
