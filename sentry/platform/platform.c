@@ -9,6 +9,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -171,8 +172,12 @@ int platform_queue(struct platform_thread *t, const struct platform_order *order
 
 /* ---- start and event loop ---------------------------------------------------------------------- */
 
+static cpu_set_t g_cpus; /* what the sentry may use; immutable after platform_new() */
+
 int platform_new(const struct platform_config *config, struct platform **ret, const char **ret_why)
 {
+    if (host_call3(SYS_sched_getaffinity, 0, sizeof g_cpus, &g_cpus) < 0)
+        CPU_SET(0, &g_cpus);
     int r = -ENOSYS;
     *ret_why = config->name != NULL ? "no platform of that name in this build"
                                     : "no platform in this build";
@@ -277,6 +282,24 @@ pid_t platform_space_host_pid(const struct platform_space *s)
 }
 
 /* ---- threads ----------------------------------------------------------------------------------- */
+
+/* #syscalls sched_setaffinity: the CPUs that a guest thread chose */
+void platform_thread_set_affinity(struct platform_thread *t, uint64_t mask)
+{
+    cpu_set_t set;
+    pid_t tid = t->ops->host_tid(t);
+    unsigned k = 0;
+    CPU_ZERO(&set);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && k < 64; cpu++) {
+        if (!CPU_ISSET(cpu, &g_cpus))
+            continue;
+        if (mask >> k & 1)
+            CPU_SET(cpu, &set);
+        k++;
+    }
+    if (tid > 0 && CPU_COUNT(&set) > 0)
+        (void)host_call3(SYS_sched_setaffinity, tid, sizeof set, &set);
+}
 
 void platform_thread_set_owner(struct platform_thread *t, void *owner)
 {

@@ -126,6 +126,9 @@ pid_t platform_space_host_pid(const struct platform_space *s);
 
 /* ---- threads ----------------------------------------------------------------------------------- */
 
+/* Pins the thread to the CPUs of `mask`: bit k is the k-th of the CPUs that the sentry itself may use, so that the
+ * vDSO's getcpu agrees with what the guest asked for. A hint: errors are ignored. Not for a running `t`. */
+void platform_thread_set_affinity(struct platform_thread *t, uint64_t mask);
 void platform_thread_set_owner(struct platform_thread *t, void *owner);
 void *platform_thread_owner(const struct platform_thread *t);
 unsigned platform_thread_worker(const struct platform_thread *t); /* its home */

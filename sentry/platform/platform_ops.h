@@ -37,6 +37,7 @@ struct platform_ops {
     ssize_t (*read_xstate)(struct platform_thread *t, void *bytes, size_t size);
     int (*write_xstate)(struct platform_thread *t, const void *bytes, size_t size);
     void (*resume)(struct platform_thread *t);
+    pid_t (*host_tid)(const struct platform_thread *t); /* 0: gone */
     void (*kick)(struct platform_thread *t);
     /* Frees `t` and puts its reference on the space. */
     void (*thread_free)(struct platform_thread *t);

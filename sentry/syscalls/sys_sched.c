@@ -54,8 +54,12 @@ int64_t sys_sched_setaffinity(struct task *task, int pid, uint64_t size, guest_a
     if (t == NULL)
         return -ESRCH;
     int64_t r = (value & all) != 0 ? 0 : -EINVAL;
-    if (r == 0)
+    if (r == 0) {
         t->cpu_mask = value & all;
+        atomic_store(&t->affinity_changed, true);
+        if (t != task)
+            task_nudge(t);
+    }
     task_put(t);
     return r;
 }

@@ -90,6 +90,10 @@ static void return_to_guest(struct task *t)
     }
     if (t->signals.restore_saved_mask)
         signal_mask_restore(t);
+    if (unlikely(atomic_load_explicit(&t->affinity_changed, memory_order_relaxed))) {
+        atomic_store(&t->affinity_changed, false);
+        platform_thread_set_affinity(t->pt, t->cpu_mask);
+    }
     t->syscall_nr = -1;
     platform_thread_resume(t->pt); /* from here on the next activation may begin */
 }

@@ -498,6 +498,9 @@ static void enter_new_image(struct task *t, struct exec_state *s)
     s->mm = NULL;
     s->creds = NULL;
     t->fiber.worker = platform_thread_worker(s->pt);
+    unsigned cpus = g_sandbox.cpu_count;
+    if (t->cpu_mask != (cpus >= 64 ? UINT64_MAX : (1ULL << cpus) - 1))
+        atomic_store(&t->affinity_changed, true); /* a fresh stub runs anywhere */
     task_set_pt(t, s->pt);
     s->pt = NULL;
     t->clear_child_tid = t->robust_list = GUEST_NULL;

@@ -128,6 +128,14 @@ void task_interrupt_locked(struct task *t, bool kill)
         platform_thread_kick(t->pt);
 }
 
+void task_nudge(struct task *t)
+{
+    struct sighand *sh = group_lock_sighand(t->group);
+    if (t->pt != NULL)
+        platform_thread_kick(t->pt);
+    lock_release(&sh->lock);
+}
+
 static bool is_ignored_locked(struct task *t, int signo)
 {
     struct sighand *sh = t->group->sighand;

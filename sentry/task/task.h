@@ -164,6 +164,7 @@ struct task {
     int exit_code;                     /* wait status */
     uint32_t personality;
     uint64_t cpu_mask;                 /* sched_setaffinity */
+    _Atomic bool affinity_changed;     /* the host thread is to follow before guest code runs */
     int nice, sched_policy, sched_priority, ioprio;
     int pdeath_signal;
     bool no_new_privs;                 /* mirrors creds */
@@ -281,6 +282,8 @@ void task_exit(struct task *t, int wait_status);
 void group_exit(struct thread_group *g, int wait_status);
 /* Called with an event of a task's platform thread: entry of every activation. */
 void task_event_entry(void *task);
+/* Makes a task that runs guest code come by the sentry soon, without a signal. */
+void task_nudge(struct task *t);
 /* Event plumbing for sched_ops. */
 void task_poll(void *arg, unsigned worker, bool may_block);
 

@@ -101,6 +101,11 @@ static void tracer_describe(const struct platform *base, char *out, size_t size)
              base->info.xstate_size, (unsigned long long)p->xstate_mask, p->vdso_low != 0);
 }
 
+static pid_t tracee_host_tid(const struct platform_thread *t)
+{
+    return ((const struct tracee *)t)->tid;
+}
+
 const struct platform_ops ptrace_ops = {
     .name = "ptrace",
     .new = tracer_new,
@@ -117,6 +122,7 @@ const struct platform_ops ptrace_ops = {
     .read_xstate = tracee_read_xstate,
     .write_xstate = tracee_write_xstate,
     .resume = tracee_resume,
+    .host_tid = tracee_host_tid,
     .kick = tracee_kick,
     .thread_free = tracee_thread_free,
     .execute = tracee_execute,

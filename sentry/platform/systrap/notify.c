@@ -47,7 +47,7 @@ static bool is_doorbell(const struct seccomp_notif *n)
 
 /* The target has to run once to take the descriptor. On the caller's own CPU that is a switch and
  * back; on an idle other one it is a wake-up of tens of microseconds, so it is steered here first.
- * #syscalls sched_setaffinity: a stub takes a descriptor on the CPU of the worker
+ * #syscalls sched_setaffinity,sched_getaffinity: a stub takes a descriptor on the CPU of the worker
  * #syscalls getcpu: which one that is */
 int notify_add_fd(struct worker *w, uint64_t id, pid_t tid, int hfd)
 {
@@ -57,10 +57,11 @@ int notify_add_fd(struct worker *w, uint64_t id, pid_t tid, int hfd)
         .srcfd = (uint32_t)hfd,
         .newfd = 0,
     };
-    const cpu_set_t *all = &w->platform->cpus;
+    cpu_set_t before; /* the guest may have pinned it */
     unsigned cpu = 0;
     bool steered = false;
-    if (host_call3(SYS_getcpu, &cpu, NULL, NULL) == 0 && cpu < CPU_SETSIZE) {
+    if (host_call3(SYS_getcpu, &cpu, NULL, NULL) == 0 && cpu < CPU_SETSIZE &&
+        host_call3(SYS_sched_getaffinity, tid, sizeof before, &before) > 0) {
         cpu_set_t here;
         CPU_ZERO(&here);
         CPU_SET(cpu, &here);
@@ -71,7 +72,7 @@ int notify_add_fd(struct worker *w, uint64_t id, pid_t tid, int hfd)
         r = host_call3(SYS_ioctl, w->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add);
     } while (r == -EINTR || r == -EINPROGRESS);
     if (steered)
-        (void)host_call3(SYS_sched_setaffinity, tid, sizeof *all, all);
+        (void)host_call3(SYS_sched_setaffinity, tid, sizeof before, &before);
     return r < 0 ? (int)r : 0;
 }
 

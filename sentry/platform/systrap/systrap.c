@@ -152,6 +152,11 @@ static void systrap_describe(const struct platform *platform, char *out, size_t 
              p->base.info.xstate_size, p->base.info.vdso_size != 0);
 }
 
+static pid_t thread_host_tid(const struct platform_thread *t)
+{
+    return ((const struct systrap_thread *)t)->tid;
+}
+
 const struct platform_ops systrap_ops = {
     .name = "systrap",
     .new = systrap_new,
@@ -169,6 +174,7 @@ const struct platform_ops systrap_ops = {
     .read_xstate = frame_read_xstate,
     .write_xstate = frame_write_xstate,
     .resume = thread_resume,
+    .host_tid = thread_host_tid,
     .kick = thread_kick,
     .thread_free = thread_free,
     .execute = thread_execute,
