@@ -186,6 +186,25 @@ void overlay_unpin(struct inode *inode)
         inode_put(inode);
 }
 
+void overlay_shut_down(struct superblock *sb)
+{
+    struct overlay_super *super = overlay_super(sb);
+    for (size_t i = 0; i < OVERLAY_BUCKETS; i++) {
+        struct overlay_node *node;
+        do {
+            lock_acquire(&sb->inodes_lock);
+            LIST_FOREACH(node, &super->by_lower[i], entry)
+            {
+                if (node->is_pinned)
+                    break;
+            }
+            lock_release(&sb->inodes_lock);
+            if (node)
+                overlay_unpin(node->inode);
+        } while (node);
+    }
+}
+
 static struct name_table *table_of(struct inode *inode)
 {
     return S_ISDIR(inode->mode) ? &overlay_node(inode)->names : NULL;

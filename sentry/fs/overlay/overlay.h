@@ -11,3 +11,5 @@
  * reference. What's written counts towards tmpfs_set_limit(). Both results are references of the caller's,
  * who mounts and puts them. */
 MUST_CHECK int overlay_new(struct inode *lower_root, struct superblock **ret_sb, struct inode **ret_root);
+/* Forgets all changes to lower files, which else keep the superblock alive for ever. Nobody uses it any more. */
+void overlay_shut_down(struct superblock *sb);
