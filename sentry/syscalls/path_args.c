@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* hot: nobody but the calling fiber can change an fs_context that isn't shared, so it needs no references. */
+/* hot: nobody but the calling fiber can change an fs_context that isn't shared, so it needs no
+ * references. */
 static void begin_context(struct path_arg *p, struct task *task)
 {
     struct fs_context *fs = task->fs;
@@ -43,7 +44,8 @@ static int init(struct path_arg *p, struct task *task, int dirfd, guest_addr pat
     return 0;
 }
 
-int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr path, bool allow_empty)
+int path_arg_init(struct path_arg *p, struct task *task, int dirfd, guest_addr path,
+                  bool allow_empty)
 {
     return init(p, task, dirfd, path, allow_empty, false);
 }

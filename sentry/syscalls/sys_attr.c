@@ -59,12 +59,14 @@ int64_t sys_fchmod(struct task *task, int fd, uint32_t mode)
 /* An id of -1 stays as it is. */
 static struct iattr owner_attr(uint32_t uid, uint32_t gid)
 {
-    return (struct iattr){.valid = ATTR_OWNER_CALL | (uid != UINT32_MAX ? ATTR_UID : 0) | (gid != UINT32_MAX ? ATTR_GID : 0),
+    return (struct iattr){.valid = ATTR_OWNER_CALL | (uid != UINT32_MAX ? ATTR_UID : 0) |
+                                   (gid != UINT32_MAX ? ATTR_GID : 0),
                           .uid = uid,
                           .gid = gid};
 }
 
-int64_t sys_fchownat(struct task *task, int dirfd, guest_addr path, uint32_t uid, uint32_t gid, int flags)
+int64_t sys_fchownat(struct task *task, int dirfd, guest_addr path, uint32_t uid, uint32_t gid,
+                     int flags)
 {
     struct iattr attr = owner_attr(uid, gid);
     return change_path(task, dirfd, path, flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH, &attr);
@@ -86,7 +88,8 @@ int64_t sys_fchown(struct task *task, int fd, uint32_t uid, uint32_t gid)
     return change_fd(task, fd, &attr);
 }
 
-/* ---- times -------------------------------------------------------------------------------------- */
+/* ---- times --------------------------------------------------------------------------------------
+ */
 
 /* Two times, either of which may be UTIME_NOW or UTIME_OMIT. 1: both omitted. */
 static int times_attr(const struct linux_timespec times[2], struct iattr *ret)
@@ -113,8 +116,8 @@ static int times_attr(const struct linux_timespec times[2], struct iattr *ret)
     return 0;
 }
 
-static int64_t set_times(struct task *task, int dirfd, guest_addr path, const struct linux_timespec times[2],
-                         int flags)
+static int64_t set_times(struct task *task, int dirfd, guest_addr path,
+                         const struct linux_timespec times[2], int flags)
 {
     struct iattr attr;
     int r = times_attr(times, &attr);
@@ -127,7 +130,8 @@ static int64_t set_times(struct task *task, int dirfd, guest_addr path, const st
 
 static const struct linux_timespec g_now[2] = {{.nsec = UTIME_NOW}, {.nsec = UTIME_NOW}};
 
-int64_t sys_utimensat(struct task *task, int dirfd, guest_addr path, guest_addr times_addr, int flags)
+int64_t sys_utimensat(struct task *task, int dirfd, guest_addr path, guest_addr times_addr,
+                      int flags)
 {
     struct linux_timespec times[2];
     if (guest_addr_is_null(times_addr))
@@ -174,7 +178,8 @@ int64_t sys_utime(struct task *task, guest_addr path, guest_addr times_addr)
     return set_times(task, AT_FDCWD, path, times, 0);
 }
 
-/* ---- size --------------------------------------------------------------------------------------- */
+/* ---- size ---------------------------------------------------------------------------------------
+ */
 
 /* RLIMIT_FSIZE for a file that is to become `size` bytes long. */
 static int check_limit(struct task *task, const struct file *f, int64_t size)

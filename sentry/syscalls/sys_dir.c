@@ -59,8 +59,8 @@ int64_t sys_symlink(struct task *task, guest_addr target, guest_addr linkpath)
     return sys_symlinkat(task, target, AT_FDCWD, linkpath);
 }
 
-int64_t sys_linkat(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd, guest_addr newpath,
-                   int flags)
+int64_t sys_linkat(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd,
+                   guest_addr newpath, int flags)
 {
     if (flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH))
         return -EINVAL;
@@ -112,8 +112,8 @@ int64_t sys_rmdir(struct task *task, guest_addr path)
     return remove_path(task, AT_FDCWD, path, true);
 }
 
-int64_t sys_renameat2(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd, guest_addr newpath,
-                      uint32_t flags)
+int64_t sys_renameat2(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd,
+                      guest_addr newpath, uint32_t flags)
 {
     AUTO_PATH_ARG from;
     int r = path_arg_init(&from, task, olddirfd, oldpath, false);
@@ -124,7 +124,8 @@ int64_t sys_renameat2(struct task *task, int olddirfd, guest_addr oldpath, int n
     return r < 0 ? r : vfs_rename(&from.ctx, &from.base, from.path, &to.base, to.path, flags);
 }
 
-int64_t sys_renameat(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd, guest_addr newpath)
+int64_t sys_renameat(struct task *task, int olddirfd, guest_addr oldpath, int newdirfd,
+                     guest_addr newpath)
 {
     return sys_renameat2(task, olddirfd, oldpath, newdirfd, newpath, 0);
 }
@@ -134,7 +135,8 @@ int64_t sys_rename(struct task *task, guest_addr oldpath, guest_addr newpath)
     return sys_renameat2(task, AT_FDCWD, oldpath, AT_FDCWD, newpath, 0);
 }
 
-/* ---- getdents ----------------------------------------------------------------------------------- */
+/* ---- getdents -----------------------------------------------------------------------------------
+ */
 
 #define DIRENTS_AT_ONCE KIB(64)
 
@@ -142,16 +144,17 @@ struct dirents {
     struct dir_context ctx;
     uint8_t *buffer; /* owned */
     size_t size, used;
-    bool is_old;   /* getdents(2): the type stands at the record's end */
-    bool no_room;  /* the first entry is larger than the buffer */
-    size_t last;   /* offset of the last record */
+    bool is_old;  /* getdents(2): the type stands at the record's end */
+    bool no_room; /* the first entry is larger than the buffer */
+    size_t last;  /* offset of the last record */
 };
 
 static bool emit_dirent(struct dir_context *ctx, const char *name, size_t name_size, uint64_t ino,
                         uint8_t type, int64_t next_pos)
 {
     struct dirents *d = container_of(ctx, struct dirents, ctx);
-    size_t head = d->is_old ? offsetof(struct linux_dirent, name) : offsetof(struct linux_dirent64, name);
+    size_t head =
+        d->is_old ? offsetof(struct linux_dirent, name) : offsetof(struct linux_dirent64, name);
     size_t reclen = (head + name_size + 1 + d->is_old + 7) & ~(size_t)7;
     if (d->size - d->used < reclen) {
         d->no_room = d->used == 0;
@@ -159,7 +162,8 @@ static bool emit_dirent(struct dir_context *ctx, const char *name, size_t name_s
     }
     uint8_t *at = d->buffer + d->used;
     memset(at, 0, reclen);
-    const struct linux_dirent64 record = {.ino = ino, .off = next_pos, .reclen = (uint16_t)reclen, .type = type};
+    const struct linux_dirent64 record = {
+        .ino = ino, .off = next_pos, .reclen = (uint16_t)reclen, .type = type};
     memcpy(at, &record, d->is_old ? offsetof(struct linux_dirent, name) : head);
     memcpy(at + head, name, name_size);
     if (d->is_old)
@@ -174,8 +178,9 @@ static int64_t do_getdents(struct task *task, int fd, guest_addr to, uint32_t co
     AUTO_FILE f = fd_table_get_file(task->fds, fd);
     if (!f)
         return -EBADF;
-    struct dirents d = {
-        .ctx.emit = emit_dirent, .is_old = is_old, .size = count < DIRENTS_AT_ONCE ? count : DIRENTS_AT_ONCE};
+    struct dirents d = {.ctx.emit = emit_dirent,
+                        .is_old = is_old,
+                        .size = count < DIRENTS_AT_ONCE ? count : DIRENTS_AT_ONCE};
     AUTO_FREE uint8_t *buffer = malloc(d.size ? d.size : 1);
     if (!buffer)
         return -ENOMEM;

@@ -20,7 +20,8 @@
 #define FLAGS_SETTABLE (O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT | O_ASYNC)
 #define SIGNAL_MAX     64
 
-/* ---- record locks ------------------------------------------------------------------------------- */
+/* ---- record locks -------------------------------------------------------------------------------
+ */
 
 /* Which bytes a struct flock means; -EINVAL, -EOVERFLOW. */
 static int lock_range(struct file *f, const struct linux_flock *in, struct posix_lock *ret)
@@ -111,7 +112,8 @@ int64_t sys_flock(struct task *task, int fd, int operation)
     return r == -EINTR ? -ERESTARTSYS : r;
 }
 
-/* ---- fcntl -------------------------------------------------------------------------------------- */
+/* ---- fcntl --------------------------------------------------------------------------------------
+ */
 
 static int64_t dup_above(struct task *task, struct file *f, uint64_t min, bool cloexec)
 {
@@ -226,7 +228,8 @@ int64_t sys_fcntl(struct task *task, int fd, uint32_t cmd, uint64_t arg)
     }
 }
 
-/* ---- ioctl -------------------------------------------------------------------------------------- */
+/* ---- ioctl --------------------------------------------------------------------------------------
+ */
 
 static int64_t set_flag_by_ioctl(struct task *task, struct file *f, guest_addr addr, uint32_t flag)
 {

@@ -90,7 +90,8 @@ int64_t sys_pwrite64(struct task *task, int fd, guest_addr buf, uint64_t count, 
     return r < 0 ? r : write_io(task, f, &io, offset);
 }
 
-/* ---- vectors ------------------------------------------------------------------------------------ */
+/* ---- vectors ------------------------------------------------------------------------------------
+ */
 
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
 
@@ -103,7 +104,8 @@ static int check_rwf(const struct file *f, int flags)
     return 0;
 }
 
-static int64_t read_vector(struct task *task, int fd, guest_addr iov, uint64_t count, int64_t pos, int flags)
+static int64_t read_vector(struct task *task, int fd, guest_addr iov, uint64_t count, int64_t pos,
+                           int flags)
 {
     AUTO_FILE f = fd_table_get_file(task->fds, fd);
     if (!f)
@@ -118,7 +120,8 @@ static int64_t read_vector(struct task *task, int fd, guest_addr iov, uint64_t c
     return pos == -1 ? vfs_read(f, &io) : vfs_pread(f, &io, pos);
 }
 
-static int64_t write_vector(struct task *task, int fd, guest_addr iov, uint64_t count, int64_t pos, int flags)
+static int64_t write_vector(struct task *task, int fd, guest_addr iov, uint64_t count, int64_t pos,
+                            int flags)
 {
     AUTO_FILE f = fd_table_get_file(task->fds, fd);
     if (!f)
@@ -169,14 +172,16 @@ int64_t sys_preadv2(struct task *task, int fd, guest_addr iov, uint64_t count, u
                     uint64_t pos_high, int flags)
 {
     (void)pos_high;
-    return (int64_t)pos_low < -1 ? -EINVAL : read_vector(task, fd, iov, count, (int64_t)pos_low, flags);
+    return (int64_t)pos_low < -1 ? -EINVAL
+                                 : read_vector(task, fd, iov, count, (int64_t)pos_low, flags);
 }
 
 int64_t sys_pwritev2(struct task *task, int fd, guest_addr iov, uint64_t count, uint64_t pos_low,
                      uint64_t pos_high, int flags)
 {
     (void)pos_high;
-    return (int64_t)pos_low < -1 ? -EINVAL : write_vector(task, fd, iov, count, (int64_t)pos_low, flags);
+    return (int64_t)pos_low < -1 ? -EINVAL
+                                 : write_vector(task, fd, iov, count, (int64_t)pos_low, flags);
 }
 
 int64_t sys_lseek(struct task *task, int fd, int64_t offset, int whence)
@@ -189,7 +194,8 @@ int64_t sys_lseek(struct task *task, int fd, int64_t offset, int whence)
     return vfs_lseek(f, offset, whence);
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------- */
+/* ---- descriptors --------------------------------------------------------------------------------
+ */
 
 int64_t sys_close(struct task *task, int fd)
 {
@@ -220,7 +226,8 @@ int64_t sys_close_range(struct task *task, uint32_t first, uint32_t last, uint32
     if (flags & ~(CLOSE_RANGE_UNSHARE_BIT | CLOSE_RANGE_CLOEXEC_BIT) || first > last)
         return -EINVAL;
     int r = flags & CLOSE_RANGE_UNSHARE_BIT ? unshare_fds(task) : 0;
-    return r < 0 ? r : fd_table_close_range(task->fds, first, last, flags & CLOSE_RANGE_CLOEXEC_BIT);
+    return r < 0 ? r
+                 : fd_table_close_range(task->fds, first, last, flags & CLOSE_RANGE_CLOEXEC_BIT);
 }
 
 int64_t sys_dup(struct task *task, int fd)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where paths start, and what is mounted: chdir(2), chroot(2), getcwd(2), umask(2), mount(2), sync(2). */
+/* Where paths start, and what is mounted: chdir(2), chroot(2), getcwd(2), umask(2), mount(2),
+ * sync(2). */
 #include "base/host.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
 #include "sentry/mm/uaccess.h"
@@ -101,7 +102,8 @@ int64_t sys_umask(struct task *task, uint32_t mask)
     return __atomic_exchange_n(&task->fs->umask, mask & 0777, __ATOMIC_RELAXED);
 }
 
-/* ---- mounts ------------------------------------------------------------------------------------- */
+/* ---- mounts -------------------------------------------------------------------------------------
+ */
 
 #define OPTIONS_MAX 4096
 #define MOUNT_FLAGS_KEPT                                                                           \
@@ -123,8 +125,8 @@ static int copy_in_option(struct task *task, guest_addr addr, char **ret)
     return 0;
 }
 
-static int mount_new_tmpfs(struct task *task, const struct path *at, const char *source, uint32_t flags,
-                           guest_addr data)
+static int mount_new_tmpfs(struct task *task, const struct path *at, const char *source,
+                           uint32_t flags, guest_addr data)
 {
     AUTO_FREE char *options = NULL;
     int r = copy_in_option(task, data, &options);
@@ -159,8 +161,8 @@ static int bind_mount(struct task *task, const struct path *at, guest_addr sourc
 }
 
 /* tmpfs and binds; other file systems of the guest's are made at start. */
-int64_t sys_mount(struct task *task, guest_addr source, guest_addr target, guest_addr type, uint64_t flags,
-                  guest_addr data)
+int64_t sys_mount(struct task *task, guest_addr source, guest_addr target, guest_addr type,
+                  uint64_t flags, guest_addr data)
 {
     if (!creds_capable(task->creds, CAP_SYS_ADMIN))
         return -EPERM;

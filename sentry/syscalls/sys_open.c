@@ -12,8 +12,9 @@
 
 #define O_LARGEFILE_KERNEL 0100000
 #define O_KNOWN                                                                                    \
-    (O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK | O_SYNC | O_ASYNC | \
-     O_DIRECT | O_LARGEFILE_KERNEL | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC | O_PATH | O_TMPFILE)
+    (O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK | O_SYNC |          \
+     O_ASYNC | O_DIRECT | O_LARGEFILE_KERNEL | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC |  \
+     O_PATH | O_TMPFILE)
 
 static int check_flags(uint64_t flags)
 {
@@ -65,7 +66,8 @@ int64_t sys_creat(struct task *task, guest_addr path, uint32_t mode)
 }
 
 /* copy_struct_from_user(): a larger struct is fine when what we don't know is zero. */
-static int copy_in_how(struct task *task, guest_addr addr, uint64_t size, struct linux_open_how *ret)
+static int copy_in_how(struct task *task, guest_addr addr, uint64_t size,
+                       struct linux_open_how *ret)
 {
     if (size < sizeof(*ret))
         return -EINVAL;
@@ -108,7 +110,8 @@ static int convert_resolve(uint64_t resolve, uint32_t *ret)
     return 0;
 }
 
-int64_t sys_openat2(struct task *task, int dirfd, guest_addr path, guest_addr how_addr, uint64_t size)
+int64_t sys_openat2(struct task *task, int dirfd, guest_addr path, guest_addr how_addr,
+                    uint64_t size)
 {
     struct linux_open_how how;
     int r = copy_in_how(task, how_addr, size, &how);
@@ -120,7 +123,8 @@ int64_t sys_openat2(struct task *task, int dirfd, guest_addr path, guest_addr ho
     bool creates = (how.flags & O_CREAT) || (how.flags & O_TMPFILE) == O_TMPFILE;
     if (creates ? how.mode & ~UINT64_C(07777) : how.mode)
         return -EINVAL;
-    if ((how.flags & O_PATH) && (how.flags & ~(uint64_t)(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)))
+    if ((how.flags & O_PATH) &&
+        (how.flags & ~(uint64_t)(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)))
         return -EINVAL;
     r = convert_resolve(how.resolve, &resolve);
     if (r < 0)

@@ -55,12 +55,13 @@ static int stat_path(struct task *task, int dirfd, guest_addr path, int at_flags
     return vfs_getattr(&found, ret);
 }
 
-static int64_t do_stat(struct task *task, int dirfd, guest_addr path, guest_addr statbuf, int at_flags)
+static int64_t do_stat(struct task *task, int dirfd, guest_addr path, guest_addr statbuf,
+                       int at_flags)
 {
     struct kstat st;
     int mount_id;
-    int r = stat_path(task, dirfd, path, at_flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
-                      &st, &mount_id);
+    int r = stat_path(task, dirfd, path, at_flags,
+                      AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT, &st, &mount_id);
     return r < 0 ? r : copy_out_stat(task, statbuf, &st);
 }
 
@@ -96,14 +97,16 @@ static struct linux_statx_timestamp statx_time(struct linux_timespec t)
     return (struct linux_statx_timestamp){.sec = t.sec, .nsec = (uint32_t)t.nsec};
 }
 
-int64_t sys_statx(struct task *task, int dirfd, guest_addr path, int flags, uint32_t mask, guest_addr to)
+int64_t sys_statx(struct task *task, int dirfd, guest_addr path, int flags, uint32_t mask,
+                  guest_addr to)
 {
     if (mask & STATX__RESERVED || (flags & AT_SYNC_TYPES) == AT_SYNC_TYPES)
         return -EINVAL;
     struct kstat st;
     int mount_id = 0;
     int r = stat_path(task, dirfd, path, flags,
-                      AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_SYNC_TYPES, &st, &mount_id);
+                      AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_SYNC_TYPES, &st,
+                      &mount_id);
     if (r < 0)
         return r;
     struct linux_statx out = {
@@ -132,7 +135,8 @@ int64_t sys_statx(struct task *task, int dirfd, guest_addr path, int flags, uint
     return copy_out_obj(task->mm, to, &out);
 }
 
-/* ---- access ------------------------------------------------------------------------------------- */
+/* ---- access -------------------------------------------------------------------------------------
+ */
 
 /* access(2) asks for the real ids: credentials with them as the file system ids. A reference. */
 static struct creds *real_creds(struct creds *c)
@@ -187,7 +191,8 @@ int64_t sys_faccessat2(struct task *task, int dirfd, guest_addr path, int mode, 
     return do_access(task, dirfd, path, mode, flags);
 }
 
-/* ---- readlink, statfs --------------------------------------------------------------------------- */
+/* ---- readlink, statfs ---------------------------------------------------------------------------
+ */
 
 int64_t sys_readlinkat(struct task *task, int dirfd, guest_addr path, guest_addr buf, uint64_t size)
 {

@@ -13,7 +13,8 @@
 #define NAME_SIZE 256
 
 /* What the call is about: by path (`fd` -1) or by descriptor. The path is the caller's. */
-static int find_target(struct task *task, int fd, guest_addr path, uint32_t walk_flags, struct path *ret)
+static int find_target(struct task *task, int fd, guest_addr path, uint32_t walk_flags,
+                       struct path *ret)
 {
     if (fd != -1) {
         AUTO_FILE f = fd_table_get_file(task->fds, fd);
@@ -36,8 +37,8 @@ static int copy_in_name(struct task *task, guest_addr addr, char name[NAME_SIZE]
     return n < 0 ? (int)n : 0;
 }
 
-static int64_t set_value(struct task *task, const struct path *p, guest_addr name_addr, guest_addr value,
-                         uint64_t size, int flags)
+static int64_t set_value(struct task *task, const struct path *p, guest_addr name_addr,
+                         guest_addr value, uint64_t size, int flags)
 {
     char name[NAME_SIZE];
     if (flags & ~(XATTR_CREATE | XATTR_REPLACE))
@@ -54,8 +55,8 @@ static int64_t set_value(struct task *task, const struct path *p, guest_addr nam
     return r < 0 ? r : vfs_setxattr(task->creds, p, name, buffer, size, flags);
 }
 
-static int64_t get_value(struct task *task, const struct path *p, guest_addr name_addr, guest_addr value,
-                         uint64_t size)
+static int64_t get_value(struct task *task, const struct path *p, guest_addr name_addr,
+                         guest_addr value, uint64_t size)
 {
     char name[NAME_SIZE];
     int r = copy_in_name(task, name_addr, name);
@@ -110,29 +111,32 @@ static int64_t remove_name(struct task *task, const struct path *p, guest_addr n
     int r = find_target(task, fd, GUEST_NULL, 0, &p);                                              \
     return r < 0 ? r : call(task, &p, __VA_ARGS__)
 
-int64_t sys_setxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value, uint64_t size,
-                     int flags)
+int64_t sys_setxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value,
+                     uint64_t size, int flags)
 {
     BY_PATH(set_value, name, value, size, flags);
 }
 
-int64_t sys_lsetxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value, uint64_t size,
-                      int flags)
+int64_t sys_lsetxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value,
+                      uint64_t size, int flags)
 {
     BY_LINK(set_value, name, value, size, flags);
 }
 
-int64_t sys_fsetxattr(struct task *task, int fd, guest_addr name, guest_addr value, uint64_t size, int flags)
+int64_t sys_fsetxattr(struct task *task, int fd, guest_addr name, guest_addr value, uint64_t size,
+                      int flags)
 {
     BY_FD(set_value, name, value, size, flags);
 }
 
-int64_t sys_getxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value, uint64_t size)
+int64_t sys_getxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value,
+                     uint64_t size)
 {
     BY_PATH(get_value, name, value, size);
 }
 
-int64_t sys_lgetxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value, uint64_t size)
+int64_t sys_lgetxattr(struct task *task, guest_addr path, guest_addr name, guest_addr value,
+                      uint64_t size)
 {
     BY_LINK(get_value, name, value, size);
 }

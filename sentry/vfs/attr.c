@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changing attributes, with the rules of chmod(2), chown(2), utimensat(2), truncate(2); readlink, statfs.
+ * Changing attributes, with the rules of chmod(2), chown(2), utimensat(2), truncate(2); readlink,
+ * statfs.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -23,7 +24,8 @@ static int check_owner_change(const struct creds *creds, const struct inode *ino
         (creds->fsuid != inode->uid || attr->uid != inode->uid))
         return -EPERM;
     if ((attr->valid & ATTR_GID) && !may_chown &&
-        (creds->fsuid != inode->uid || (attr->gid != inode->gid && !creds_in_group(creds, attr->gid))))
+        (creds->fsuid != inode->uid ||
+         (attr->gid != inode->gid && !creds_in_group(creds, attr->gid))))
         return -EPERM;
     return 0;
 }
@@ -61,7 +63,8 @@ static void drop_set_ids(const struct creds *creds, const struct inode *inode, s
         attr->mode = mode;
     }
     bool content = (attr->valid & ATTR_SIZE) && !creds_capable(creds, CAP_FSETID);
-    if (S_ISDIR(inode->mode) || !((attr->valid & (ATTR_UID | ATTR_GID | ATTR_OWNER_CALL)) || content))
+    if (S_ISDIR(inode->mode) ||
+        !((attr->valid & (ATTR_UID | ATTR_GID | ATTR_OWNER_CALL)) || content))
         return;
     uint32_t kept = mode & ~(uint32_t)S_ISUID;
     if (kept & S_IXGRP)

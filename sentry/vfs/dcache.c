@@ -2,11 +2,11 @@
 /*
  * The dentry cache: one hash table over (parent, name), negative entries included, bounded.
  *
- * Theory of operation. A dentry is hashed or not. A hashed one holds a reference of the cache's own, so
- * its count is at least one; a reference beyond that is taken under g_dcache_lock, or by somebody who has
- * one. So under the lock a count of one means that nobody else can see it, and it may be forgotten.
- * Unhashed dentries live by their users alone. A child refers to its parent. Eviction is second chance
- * over the order of insertion: a walk only sets is_recent.
+ * Theory of operation. A dentry is hashed or not. A hashed one holds a reference of the cache's
+ * own, so its count is at least one; a reference beyond that is taken under g_dcache_lock, or by
+ * somebody who has one. So under the lock a count of one means that nobody else can see it, and it
+ * may be forgotten. Unhashed dentries live by their users alone. A child refers to its parent.
+ * Eviction is second chance over the order of insertion: a walk only sets is_recent.
  *
  * Nothing that sleeps happens under the lock: what is to be freed is collected first.
  */
@@ -17,18 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 16384u
+#define BUCKETS       16384u
 #define LIMIT_DEFAULT 32768u
-#define SCAN_MAX 64 /* of one insertion, so that it stays short */
+#define SCAN_MAX      64 /* of one insertion, so that it stays short */
 
 LIST_HEAD(dentry_list, dentry);
 TAILQ_HEAD(dentry_queue, dentry);
 
 struct lock g_dcache_lock = LOCK_INITIALIZER;
-static struct dentry_list g_buckets[BUCKETS];                             /* g_dcache_lock */
-static struct dentry_queue g_lru = TAILQ_HEAD_INITIALIZER(g_lru);         /* g_dcache_lock */
-static size_t g_count;                                                    /* g_dcache_lock */
-static size_t g_limit = LIMIT_DEFAULT;                                    /* g_dcache_lock */
+static struct dentry_list g_buckets[BUCKETS];                     /* g_dcache_lock */
+static struct dentry_queue g_lru = TAILQ_HEAD_INITIALIZER(g_lru); /* g_dcache_lock */
+static size_t g_count;                                            /* g_dcache_lock */
+static size_t g_limit = LIMIT_DEFAULT;                            /* g_dcache_lock */
 
 /* hot */
 uint32_t dcache_hash(const char *name, size_t size)
@@ -99,7 +99,8 @@ static void free_name(struct dentry *d)
         free((char *)(uintptr_t)d->name);
 }
 
-/* The last reference went: nobody else can see it. Returns the parent whose reference it held, or NULL. */
+/* The last reference went: nobody else can see it. Returns the parent whose reference it held, or
+ * NULL. */
 static struct dentry *free_dentry(struct dentry *d)
 {
     struct dentry *parent = d->parent == d ? NULL : d->parent;
@@ -121,7 +122,8 @@ void dentry_put(struct dentry *d)
 }
 
 /* hot */
-struct dentry *dcache_find_locked(struct dentry *parent, const char *name, size_t size, uint32_t hash)
+struct dentry *dcache_find_locked(struct dentry *parent, const char *name, size_t size,
+                                  uint32_t hash)
 {
     struct dentry *d;
     LIST_FOREACH(d, bucket_of(parent, hash), hash_entry)
@@ -156,7 +158,8 @@ static void hash_locked(struct dentry *d) REQUIRES(&g_dcache_lock)
     g_count++;
 }
 
-/* Takes it out of the cache; the caller owns the cache's reference now. False if it was out already. */
+/* Takes it out of the cache; the caller owns the cache's reference now. False if it was out
+ * already. */
 static bool unhash_locked(struct dentry *d) REQUIRES(&g_dcache_lock)
 {
     if (d->unhashed || d->parent == d)
@@ -299,10 +302,11 @@ bool dcache_is_ancestor(struct dentry *ancestor, struct dentry *d)
     return d == ancestor;
 }
 
-/* Puts `d` in its new place; `long_name` is memory for a name that doesn't fit, and becomes d's. Returns
- * the parent whose reference is to be put. */
-static struct dentry *move_locked(struct dentry *d, struct dentry *parent, const char *name, size_t size,
-                                  char **long_name, char **old_name) REQUIRES(&g_dcache_lock)
+/* Puts `d` in its new place; `long_name` is memory for a name that doesn't fit, and becomes d's.
+ * Returns the parent whose reference is to be put. */
+static struct dentry *move_locked(struct dentry *d, struct dentry *parent, const char *name,
+                                  size_t size, char **long_name, char **old_name)
+    REQUIRES(&g_dcache_lock)
 {
     struct dentry *old_parent = d->parent;
     LIST_REMOVE(d, hash_entry);
@@ -326,7 +330,8 @@ static struct dentry *move_locked(struct dentry *d, struct dentry *parent, const
     return old_parent;
 }
 
-void dcache_move(struct dentry *d, struct dentry *new_parent, const char *new_name, struct dentry *other)
+void dcache_move(struct dentry *d, struct dentry *new_parent, const char *new_name,
+                 struct dentry *other)
 {
     size_t size = strlen(new_name);
     char *spare[2] = {malloc(size + 1), malloc(VFS_NAME_MAX + 1)};

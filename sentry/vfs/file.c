@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open file descriptions: life, reading and writing with Linux's checks, directory reading, polling.
- * Any fiber. A file without an lseek op is a stream: it has no position and takes no position lock, so
- * that a reader that sleeps doesn't stop a writer.
+ * Open file descriptions: life, reading and writing with Linux's checks, directory reading,
+ * polling. Any fiber. A file without an lseek op is a stream: it has no position and takes no
+ * position lock, so that a reader that sleeps doesn't stop a writer.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -62,8 +62,8 @@ int anon_file_new(const char *name, struct inode *inode, uint32_t mode, const st
     if (inode)
         inode_get(inode);
     else
-        inode = inode_new(vfs_anon_superblock(), &anon_inode_ops, vfs_next_ino(), mode, creds->fsuid,
-                          creds->fsgid);
+        inode = inode_new(vfs_anon_superblock(), &anon_inode_ops, vfs_next_ino(), mode,
+                          creds->fsuid, creds->fsgid);
     struct path p = {.mount = mount_anon()};
     size_t size = strnlen(name, VFS_PATH_MAX);
     if (inode && p.mount)
@@ -109,7 +109,8 @@ void file_put_auto(struct file **f)
     file_put(*f);
 }
 
-/* ---- reading and writing ------------------------------------------------------------------------ */
+/* ---- reading and writing ------------------------------------------------------------------------
+ */
 
 static int check_read(const struct file *f)
 {
@@ -166,8 +167,9 @@ static int check_position(const struct file *f, const struct io *io, int64_t pos
     if (!f->ops->lseek)
         return -ESPIPE;
     int64_t end;
-    return io->remaining > INT64_MAX || __builtin_add_overflow(pos, (int64_t)io->remaining, &end) ? -EINVAL
-                                                                                                  : 0;
+    return io->remaining > INT64_MAX || __builtin_add_overflow(pos, (int64_t)io->remaining, &end)
+               ? -EINVAL
+               : 0;
 }
 
 ssize_t vfs_pread(struct file *f, struct io *io, int64_t pos)
@@ -238,7 +240,8 @@ int64_t file_lseek_sized(struct file *f, int64_t offset, int whence, uint64_t si
 
 int64_t file_lseek_dir(struct file *f, int64_t offset, int whence)
 {
-    return whence == SEEK_SET || whence == SEEK_CUR ? file_lseek_sized(f, offset, whence, 0) : -EINVAL;
+    return whence == SEEK_SET || whence == SEEK_CUR ? file_lseek_sized(f, offset, whence, 0)
+                                                    : -EINVAL;
 }
 
 ssize_t file_read_at(struct file *f, void *buffer, size_t size, int64_t pos)
@@ -275,7 +278,8 @@ int vfs_ftruncate(struct file *f, uint64_t size)
     return inode_setattr(writer(f), f->inode, f->path.mount, &attr);
 }
 
-/* ---- times -------------------------------------------------------------------------------------- */
+/* ---- times --------------------------------------------------------------------------------------
+ */
 
 static bool is_older(const struct linux_timespec *a, const struct linux_timespec *b)
 {
@@ -293,7 +297,8 @@ void file_accessed(struct file *f)
     if (atomic_load_explicit(&f->flags, memory_order_relaxed) & O_NOATIME)
         return;
     uint32_t mount_flags = f->path.mount ? f->path.mount->flags : 0;
-    if (mount_flags & (MS_NOATIME | MS_RDONLY) || ((mount_flags & MS_NODIRATIME) && S_ISDIR(inode->mode)))
+    if (mount_flags & (MS_NOATIME | MS_RDONLY) ||
+        ((mount_flags & MS_NODIRATIME) && S_ISDIR(inode->mode)))
         return;
     if (is_older(&inode->atime, &inode->mtime) || is_older(&inode->atime, &inode->ctime) ||
         LOAD_RELAXED(inode->atime.sec) + A_DAY < vfs_now().sec)
@@ -313,7 +318,8 @@ void file_modified(struct file *f)
     inode_touch(inode, ATTR_MTIME | ATTR_CTIME);
 }
 
-/* ---- directories -------------------------------------------------------------------------------- */
+/* ---- directories --------------------------------------------------------------------------------
+ */
 
 int vfs_iterate(struct file *f, struct dir_context *ctx)
 {
@@ -363,7 +369,8 @@ bool dir_emit_dots(struct file *f, struct dir_context *ctx)
     return true;
 }
 
-/* ---- polling ------------------------------------------------------------------------------------ */
+/* ---- polling ------------------------------------------------------------------------------------
+ */
 
 uint32_t vfs_poll(struct file *f, struct poll_table *table)
 {
@@ -372,7 +379,8 @@ uint32_t vfs_poll(struct file *f, struct poll_table *table)
     return EPOLLIN | EPOLLOUT | EPOLLRDNORM | EPOLLWRNORM;
 }
 
-/* ---- as something that can be mapped ------------------------------------------------------------ */
+/* ---- as something that can be mapped ------------------------------------------------------------
+ */
 
 static struct file *file_of(struct mappable *m)
 {
@@ -407,7 +415,8 @@ static int mappable_map(struct mappable *m, uint64_t offset, uint64_t size, int 
     return f->ops->map(f, offset, size, prot, flags, ret_hfd, ret_host_offset);
 }
 
-static void mappable_describe(struct mappable *m, uint64_t *ret_dev, uint64_t *ret_ino, char **ret_path)
+static void mappable_describe(struct mappable *m, uint64_t *ret_dev, uint64_t *ret_ino,
+                              char **ret_path)
 {
     struct file *f = file_of(m);
     struct kstat st;
@@ -429,7 +438,8 @@ static int mappable_sync(struct mappable *m, uint64_t offset UNUSED, uint64_t si
 
 static int mappable_shared_write(struct mappable *m, bool add)
 {
-    atomic_fetch_add_explicit(&file_of(m)->inode->shared_writes, add ? 1 : -1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&file_of(m)->inode->shared_writes, add ? 1 : -1,
+                              memory_order_acq_rel);
     return 0;
 }
 

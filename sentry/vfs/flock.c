@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File locks: POSIX record locks (fcntl F_SETLK), those of open file descriptions (F_OFD_SETLK), and
- * flock(2). Any fiber.
+ * File locks: POSIX record locks (fcntl F_SETLK), those of open file descriptions (F_OFD_SETLK),
+ * and flock(2). Any fiber.
  *
- * One short lock for all of them: they are rare, and deadlock detection walks from inode to inode. A
- * record lock's list is sorted by owner-independent start; an owner's own locks never overlap.
+ * One short lock for all of them: they are rare, and deadlock detection walks from inode to inode.
+ * A record lock's list is sorted by owner-independent start; an owner's own locks never overlap.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -41,7 +41,7 @@ static struct lock g_locks_lock = LOCK_INITIALIZER;
 static LIST_HEAD(, sleeper) g_sleepers = LIST_HEAD_INITIALIZER(g_sleepers); /* g_locks_lock */
 
 /* A guest's locks are the sentry's memory, and each is looked at by the next. */
-#define RECORDS_MAX 131072
+#define RECORDS_MAX          131072
 #define RECORDS_OF_INODE_MAX 16384
 static size_t g_record_count; /* g_locks_lock */
 
@@ -102,7 +102,8 @@ void flock_state_free(struct flock_state *s)
     free(s);
 }
 
-/* ---- record locks ------------------------------------------------------------------------------- */
+/* ---- record locks -------------------------------------------------------------------------------
+ */
 
 static bool overlap(const struct posix_lock *a, const struct posix_lock *b)
 {
@@ -115,7 +116,8 @@ static const struct record *conflict_locked(const struct flock_state *s, const s
     const struct record *r;
     TAILQ_FOREACH(r, &s->records, entry)
     {
-        if (r->l.owner != l->owner && overlap(&r->l, l) && (r->l.type == F_WRLCK || l->type == F_WRLCK))
+        if (r->l.owner != l->owner && overlap(&r->l, l) &&
+            (r->l.type == F_WRLCK || l->type == F_WRLCK))
             return r;
     }
     return NULL;
@@ -137,11 +139,12 @@ static void insert_locked(struct flock_state *s, struct record *fresh) REQUIRES(
 
 static bool touches(const struct posix_lock *a, const struct posix_lock *b)
 {
-    return (a->end == INT64_MAX || b->start <= a->end + 1) && (b->end == INT64_MAX || a->start <= b->end + 1);
+    return (a->end == INT64_MAX || b->start <= a->end + 1) &&
+           (b->end == INT64_MAX || a->start <= b->end + 1);
 }
 
-/* Makes [start, end] of the owner what `l` says. Uses up spare[0] for the lock itself and spare[1] for the
- * rest of one that is cut in two; what's unused stays. `freed` collects what is gone. */
+/* Makes [start, end] of the owner what `l` says. Uses up spare[0] for the lock itself and spare[1]
+ * for the rest of one that is cut in two; what's unused stays. `freed` collects what is gone. */
 static void apply_locked(struct flock_state *s, const struct posix_lock *l, struct record **spare,
                          struct record **freed) REQUIRES(&g_locks_lock)
 {
@@ -231,7 +234,8 @@ static int try_set(struct flock_state *s, const struct posix_lock *l, struct rec
         }
     } else if (blocker) {
         r = -EAGAIN;
-    } else if (l->type != F_UNLCK && (g_record_count >= RECORDS_MAX || count_locked(s) >= RECORDS_OF_INODE_MAX)) {
+    } else if (l->type != F_UNLCK &&
+               (g_record_count >= RECORDS_MAX || count_locked(s) >= RECORDS_OF_INODE_MAX)) {
         r = -ENOLCK;
     } else {
         apply_locked(s, l, spare, &freed);
@@ -324,7 +328,8 @@ void posix_lock_release_owner(struct inode *inode, const void *owner)
     free_records(freed);
 }
 
-/* ---- flock(2) ----------------------------------------------------------------------------------- */
+/* ---- flock(2) -----------------------------------------------------------------------------------
+ */
 
 static struct whole *find_whole_locked(struct flock_state *s, const struct file *f)
     REQUIRES(&g_locks_lock)

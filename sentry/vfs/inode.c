@@ -58,8 +58,8 @@ void superblock_put(struct superblock *sb)
         sb->ops->destroy(sb);
 }
 
-struct inode *inode_new(struct superblock *sb, const struct inode_ops *ops, uint64_t ino, uint32_t mode,
-                        uint32_t uid, uint32_t gid)
+struct inode *inode_new(struct superblock *sb, const struct inode_ops *ops, uint64_t ino,
+                        uint32_t mode, uint32_t uid, uint32_t gid)
 {
     struct inode *inode = calloc(1, sizeof(*inode));
     if (!inode)
@@ -129,7 +129,8 @@ void inode_touch(struct inode *inode, uint32_t attr_times)
         set_time(&inode->ctime, now);
 }
 
-/* > 0 counts writers, < 0 those who forbid it; each side adds its sign unless the other one holds it. */
+/* > 0 counts writers, < 0 those who forbid it; each side adds its sign unless the other one holds
+ * it. */
 static int add_signed(_Atomic int32_t *counter, int32_t sign)
 {
     int32_t old = atomic_load_explicit(counter, memory_order_relaxed);

@@ -2,8 +2,8 @@
 /*
  * Mounts, mount namespaces, paths as pairs of both, and paths as text. mount(2), umount2(2).
  *
- * A namespace's list changes under both g_dcache_lock and the namespace's lock (in this order), so a
- * reader needs either.
+ * A namespace's list changes under both g_dcache_lock and the namespace's lock (in this order), so
+ * a reader needs either.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -115,8 +115,8 @@ struct mount *mount_find_locked(const struct mount_namespace *ns, const struct m
                                 const struct dentry *d)
 {
     struct mount *m;
-    /* The newest one lies on top of older ones at the same place only if it was mounted on their root, so
-     * there is one at most. */
+    /* The newest one lies on top of older ones at the same place only if it was mounted on their
+     * root, so there is one at most. */
     TAILQ_FOREACH(m, &ns->mounts, entry)
     {
         if (m->mountpoint == d && m->parent == parent)
@@ -166,8 +166,8 @@ int vfs_mount(struct mount_namespace *ns, const struct path *at, struct superblo
 int vfs_bind(struct mount_namespace *ns, const struct path *at, const struct path *from)
 {
     dentry_get(from->dentry);
-    struct mount *m = mount_on_dentry(from->mount->sb, from->dentry, from->mount->flags | MOUNT_BY_GUEST,
-                                      from->mount->source);
+    struct mount *m = mount_on_dentry(from->mount->sb, from->dentry,
+                                      from->mount->flags | MOUNT_BY_GUEST, from->mount->source);
     if (m)
         m->is_locked = from->mount->is_locked;
     return attach(ns, at, m);
@@ -270,7 +270,8 @@ int vfs_umount(struct mount_namespace *ns, const struct path *at, int flags)
     return r;
 }
 
-/* ---- as text ------------------------------------------------------------------------------------ */
+/* ---- as text ------------------------------------------------------------------------------------
+ */
 
 struct text {
     char *buffer;
@@ -306,7 +307,8 @@ static bool prepend_path_locked(struct text *t, const struct path *path, const s
             continue;
         }
         if (d->parent == d) {
-            if (root && !text_prepend(t, is_empty ? "(unreachable)/" : "(unreachable)", is_empty ? 14 : 13))
+            if (root &&
+                !text_prepend(t, is_empty ? "(unreachable)/" : "(unreachable)", is_empty ? 14 : 13))
                 return false;
             if (root)
                 return true;

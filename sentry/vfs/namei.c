@@ -36,8 +36,8 @@ struct owner namei_owner(const struct creds *creds, const struct inode *dir, uin
         o.gid = dir->gid;
         if (S_ISDIR(mode))
             o.mode |= S_ISGID;
-        else if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && !creds_in_group(creds, o.gid) &&
-                 !creds_capable(creds, CAP_FSETID))
+        else if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) &&
+                 !creds_in_group(creds, o.gid) && !creds_capable(creds, CAP_FSETID))
             o.mode &= ~(uint32_t)S_ISGID;
     }
     return o;
@@ -46,7 +46,7 @@ struct owner namei_owner(const struct creds *creds, const struct inode *dir, uin
 /* A walk to a directory, which is then locked until create_end(). */
 struct change {
     struct path dir;
-    struct inode *inode; /* borrowed from dir */
+    struct inode *inode;  /* borrowed from dir */
     struct dentry *child; /* ref */
     bool trailing_slash;
     char name[VFS_NAME_MAX + 1];
@@ -101,7 +101,8 @@ static void created(struct change *c, struct inode *inode)
     inode_put(inode);
 }
 
-int vfs_mkdir(const struct walk_context *ctx, const struct path *base, const char *path, uint32_t mode)
+int vfs_mkdir(const struct walk_context *ctx, const struct path *base, const char *path,
+              uint32_t mode)
 {
     struct change c;
     int r = change_begin(&c, ctx, base, path, -EEXIST);
@@ -138,8 +139,8 @@ static int check_mknod(const struct creds *creds, uint32_t mode)
     }
 }
 
-int vfs_mknod(const struct walk_context *ctx, const struct path *base, const char *path, uint32_t mode,
-              uint64_t rdev)
+int vfs_mknod(const struct walk_context *ctx, const struct path *base, const char *path,
+              uint32_t mode, uint64_t rdev)
 {
     if (!(mode & S_IFMT))
         mode |= S_IFREG;
@@ -157,7 +158,8 @@ int vfs_mknod(const struct walk_context *ctx, const struct path *base, const cha
         if (S_ISREG(mode))
             r = ops->create ? ops->create(c.inode, c.name, o.mode, o.uid, o.gid, &inode) : -EPERM;
         else
-            r = ops->mknod ? ops->mknod(c.inode, c.name, o.mode, rdev, o.uid, o.gid, &inode) : -EPERM;
+            r = ops->mknod ? ops->mknod(c.inode, c.name, o.mode, rdev, o.uid, o.gid, &inode)
+                           : -EPERM;
         if (r == 0)
             created(&c, inode);
     }
@@ -215,7 +217,8 @@ int vfs_link(const struct walk_context *ctx, const struct path *old_path, const 
         r = -EPERM;
     if (r == 0 && inode->sb != c.inode->sb)
         r = -EXDEV;
-    if (r == 0 && atomic_load_explicit(&inode->nlink, memory_order_relaxed) == 0 && !inode->is_linkable)
+    if (r == 0 && atomic_load_explicit(&inode->nlink, memory_order_relaxed) == 0 &&
+        !inode->is_linkable)
         r = -ENOENT;
     if (r == 0)
         r = c.inode->ops->link(c.inode, c.name, inode);

@@ -11,15 +11,17 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-/* Kernel values; the libc's O_LARGEFILE is 0 on x86-64, and its O_TMPFILE and O_SYNC are the kernel's. */
+/* Kernel values; the libc's O_LARGEFILE is 0 on x86-64, and its O_TMPFILE and O_SYNC are the
+ * kernel's. */
 #define O_LARGEFILE_KERNEL 0100000U
-#define O_KEPT_BY_PATH (O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC)
+#define O_KEPT_BY_PATH     (O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC)
 /* What a description remembers: the rest matters at open only. */
 #define O_NOT_KEPT (O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC)
 
 static uint32_t access_mask(uint32_t open_flags)
 {
-    static const uint32_t masks[] = {MAY_READ, MAY_WRITE, MAY_READ | MAY_WRITE, MAY_READ | MAY_WRITE};
+    static const uint32_t masks[] = {MAY_READ, MAY_WRITE, MAY_READ | MAY_WRITE,
+                                     MAY_READ | MAY_WRITE};
     uint32_t mask = masks[open_flags & O_ACCMODE];
     return open_flags & O_TRUNC ? mask | MAY_WRITE : mask;
 }
@@ -75,7 +77,8 @@ static int open_checked(const struct walk_context *ctx, const struct path *p, ui
     AUTO_FILE f = NULL;
     uint32_t kept = (open_flags & ~(uint32_t)O_NOT_KEPT) | O_LARGEFILE_KERNEL;
     if (open_flags & O_PATH) {
-        int r = file_new(p, ctx->creds, open_flags & (O_KEPT_BY_PATH & ~O_CLOEXEC), &no_ops, NULL, &f);
+        int r =
+            file_new(p, ctx->creds, open_flags & (O_KEPT_BY_PATH & ~O_CLOEXEC), &no_ops, NULL, &f);
         if (r < 0)
             return r;
         *ret = f;
@@ -150,7 +153,8 @@ int vfs_open_exec(const struct walk_context *ctx, const struct path *p, struct f
     return 0;
 }
 
-int file_open_inode(struct inode *inode, const struct creds *creds, uint32_t flags, struct file **ret)
+int file_open_inode(struct inode *inode, const struct creds *creds, uint32_t flags,
+                    struct file **ret)
 {
     AUTO_FILE f = NULL;
     int r = file_new(NULL, creds, flags, &no_ops, NULL, &f);
@@ -169,7 +173,8 @@ int file_open_inode(struct inode *inode, const struct creds *creds, uint32_t fla
 }
 
 static int open_tmpfile(const struct walk_context *ctx, const struct path *base, const char *path,
-                        uint32_t open_flags, uint32_t mode, uint32_t walk_flags, struct file **ret_file)
+                        uint32_t open_flags, uint32_t mode, uint32_t walk_flags,
+                        struct file **ret_file)
 {
     AUTO_PATH dir = {0};
     if ((open_flags & O_ACCMODE) == O_RDONLY)
@@ -200,7 +205,8 @@ static int open_tmpfile(const struct walk_context *ctx, const struct path *base,
     return r;
 }
 
-/* The last component doesn't exist (as seen without the lock): makes it, unless somebody was faster. */
+/* The last component doesn't exist (as seen without the lock): makes it, unless somebody was
+ * faster. */
 static int create_child(const struct walk_context *ctx, struct walk_result *w, uint32_t open_flags,
                         uint32_t mode, bool *ret_is_new)
 {
@@ -215,7 +221,8 @@ static int create_child(const struct walk_context *ctx, struct walk_result *w, u
         if (r == 0)
             r = namei_may_create(ctx->creds, dir);
         if (r == 0)
-            r = dir->ops->create ? dir->ops->create(dir, w->name, o.mode, o.uid, o.gid, &inode) : -EACCES;
+            r = dir->ops->create ? dir->ops->create(dir, w->name, o.mode, o.uid, o.gid, &inode)
+                                 : -EACCES;
         dentry_put(child);
         child = NULL;
         if (r == 0) {

@@ -16,7 +16,8 @@ bool mode_permits(const struct creds *creds, const struct inode *inode, uint32_t
     uint32_t bits = mode;
     if (creds->fsuid == atomic_load_explicit(&inode->uid, memory_order_relaxed))
         bits >>= 6;
-    else if (((bits >> 3 ^ bits) & mask) && creds_in_group(creds, atomic_load_explicit(&inode->gid, memory_order_relaxed)))
+    else if (((bits >> 3 ^ bits) & mask) &&
+             creds_in_group(creds, atomic_load_explicit(&inode->gid, memory_order_relaxed)))
         bits >>= 3;
     if (likely((mask & ~bits & 7) == 0))
         return true;
@@ -46,7 +47,8 @@ int vfs_path_permission(const struct creds *creds, const struct path *p, uint32_
 {
     struct inode *inode = dentry_inode(p->dentry);
     uint32_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
-    /* Devices, pipes and sockets may be written on a read-only mount: it is not the mount that changes. */
+    /* Devices, pipes and sockets may be written on a read-only mount: it is not the mount that
+     * changes. */
     if ((mask & MAY_WRITE) && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode))) {
         int r = mount_writable(p->mount);
         if (r < 0)

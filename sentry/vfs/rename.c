@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rename(2), renameat2(2). Locks: the superblock's rename_lock when two directories are involved, so that
- * the tree keeps its shape; then both directories, an ancestor first; then the victim, if it is one.
+ * rename(2), renameat2(2). Locks: the superblock's rename_lock when two directories are involved,
+ * so that the tree keeps its shape; then both directories, an ancestor first; then the victim, if
+ * it is one.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -54,8 +55,9 @@ static void lock_directories(struct side *a, struct side *b) NO_LOCK_ANALYSIS
         return;
     }
     fmutex_lock(&a->dir_inode->sb->rename_lock);
-    bool a_first = dcache_is_ancestor(a->dir.dentry, b->dir.dentry) ||
-                   (!dcache_is_ancestor(b->dir.dentry, a->dir.dentry) && a->dir_inode < b->dir_inode);
+    bool a_first =
+        dcache_is_ancestor(a->dir.dentry, b->dir.dentry) ||
+        (!dcache_is_ancestor(b->dir.dentry, a->dir.dentry) && a->dir_inode < b->dir_inode);
     fmutex_lock(a_first ? &a->dir_inode->lock : &b->dir_inode->lock);
     fmutex_lock(a_first ? &b->dir_inode->lock : &a->dir_inode->lock);
 }
@@ -135,11 +137,13 @@ static int do_rename(struct side *from, struct side *to, uint32_t flags) NO_LOCK
     bool lock_victim = is_directory(to->inode) && !(flags & RENAME_EXCHANGE);
     if (lock_victim)
         fmutex_lock(&to->inode->lock);
-    int r = ops->rename(from->dir_inode, from->name, from->inode, to->dir_inode, to->name, to->inode, flags);
+    int r = ops->rename(from->dir_inode, from->name, from->inode, to->dir_inode, to->name,
+                        to->inode, flags);
     if (lock_victim)
         fmutex_unlock(&to->inode->lock);
     if (r == 0)
-        dcache_move(from->child, to->dir.dentry, to->name, flags & RENAME_EXCHANGE ? to->child : NULL);
+        dcache_move(from->child, to->dir.dentry, to->name,
+                    flags & RENAME_EXCHANGE ? to->child : NULL);
     return r;
 }
 

@@ -2,13 +2,15 @@
 /*
  * Path walk: from text to (mount, dentry). path_resolution(7), openat2(2), symlink(7).
  *
- * Theory of operation. The walk stands at (mount, dentry) in one of two ways. *Locked*: g_dcache_lock is
- * held and the place is borrowed; components that are cached cost a hash and a comparison each, no
- * reference. *Pinned*: `pin` refers to the place and the lock is free, because a file system must be
- * asked (lookup, revalidate, readlink, permission). It then goes on locked from the pinned place.
+ * Theory of operation. The walk stands at (mount, dentry) in one of two ways. *Locked*:
+ * g_dcache_lock is held and the place is borrowed; components that are cached cost a hash and a
+ * comparison each, no reference. *Pinned*: `pin` refers to the place and the lock is free, because
+ * a file system must be asked (lookup, revalidate, readlink, permission). It then goes on locked
+ * from the pinned place.
  *
- * A symlink's text is walked where it lies: cached in its inode, which the stack of texts refers to, or
- * owned by the stack. Only unfinished texts are on the stack, so its depth is what the link limit allows.
+ * A symlink's text is walked where it lies: cached in its inode, which the stack of texts refers
+ * to, or owned by the stack. Only unfinished texts are on the stack, so its depth is what the link
+ * limit allows.
  */
 #include "sentry/vfs/vfs_internal.h"
 
@@ -41,20 +43,20 @@ struct walk {
     const struct walk_context *ctx;
     enum walk_goal goal;
     uint32_t flags;
-    struct path root;   /* borrowed: ".." and absolute links stop here */
+    struct path root; /* borrowed: ".." and absolute links stop here */
     struct mount *mount;
-    struct dentry *d;   /* borrowed: by the lock, by `pin` or by the caller */
-    struct path pin;    /* ref */
-    struct text now;    /* what is being walked */
+    struct dentry *d; /* borrowed: by the lock, by `pin` or by the caller */
+    struct path pin;  /* ref */
+    struct text now;  /* what is being walked */
     unsigned links;
     unsigned depth;
-    bool must_be_dir;   /* a slash followed the last component */
-    bool on_top;        /* the walk ended on "/", "." or "..": there is no last name */
-    uint32_t hash;      /* of the component in `name`, `size` */
+    bool must_be_dir; /* a slash followed the last component */
+    bool on_top;      /* the walk ended on "/", "." or "..": there is no last name */
+    uint32_t hash;    /* of the component in `name`, `size` */
     const char *name;
     size_t size;
-    struct path dir;    /* ref: GOAL_CHILD, the directory of the last name */
-    char *ret_name;     /* GOAL_PARENT, GOAL_CHILD */
+    struct path dir; /* ref: GOAL_CHILD, the directory of the last name */
+    char *ret_name;  /* GOAL_PARENT, GOAL_CHILD */
 };
 
 /* The stack lies beside the walk so that its size shows: 24 bytes each. */
@@ -186,8 +188,8 @@ int lookup_child_locked(struct dentry *dir, const char *name, struct dentry **re
     return 0;
 }
 
-/* The component is not cached, or must be revalidated. Called locked, leaves pinned with the child at
- * *ret (a reference) and the lock held again. */
+/* The component is not cached, or must be revalidated. Called locked, leaves pinned with the child
+ * at *ret (a reference) and the lock held again. */
 static int look_up_slowly(struct walk *w, struct dentry **ret) REQUIRES(&g_dcache_lock)
 {
     char name[VFS_NAME_MAX + 1];
@@ -247,8 +249,8 @@ static int read_link(struct inode *link, struct text *ret)
     return 0;
 }
 
-/* Goes on with a symlink's text; what is left of the present one waits on the stack. `link` is pinned by
- * its dentry in the cache or by the caller. Called locked. */
+/* Goes on with a symlink's text; what is left of the present one waits on the stack. `link` is
+ * pinned by its dentry in the cache or by the caller. Called locked. */
 static int enter_link(struct walk *w, struct text_stack *stack, struct dentry *child)
     REQUIRES(&g_dcache_lock)
 {
@@ -271,8 +273,9 @@ static int enter_link(struct walk *w, struct text_stack *stack, struct dentry *c
         pin_and_unlock(w);
         int r;
         if (link->ops->follow)
-            r = w->flags & (WALK_NO_MAGICLINKS | WALK_BENEATH | WALK_IN_ROOT) ? -ELOOP
-                                                                             : link->ops->follow(link, &jump);
+            r = w->flags & (WALK_NO_MAGICLINKS | WALK_BENEATH | WALK_IN_ROOT)
+                    ? -ELOOP
+                    : link->ops->follow(link, &jump);
         else
             r = read_link(link, &target);
         inode_put(link);
@@ -363,7 +366,8 @@ static int find_child(struct walk *w, struct dentry **ret_child, struct dentry *
 }
 
 /* The walk now stands at `child`. A held one becomes the pin. */
-static void step_to(struct walk *w, struct dentry *child, struct dentry *held) REQUIRES(&g_dcache_lock)
+static void step_to(struct walk *w, struct dentry *child, struct dentry *held)
+    REQUIRES(&g_dcache_lock)
 {
     w->d = child;
     if (held) {
@@ -373,14 +377,16 @@ static void step_to(struct walk *w, struct dentry *child, struct dentry *held) R
     }
 }
 
-static int step_into(struct walk *w, struct text_stack *stack, bool is_last) REQUIRES(&g_dcache_lock)
+static int step_into(struct walk *w, struct text_stack *stack, bool is_last)
+    REQUIRES(&g_dcache_lock)
 {
     struct dentry *child;
     struct dentry *held;
     int r = find_child(w, &child, &held);
     if (r < 0)
         return r;
-    bool is_link = child->inode && S_ISLNK(atomic_load_explicit(&child->inode->mode, memory_order_relaxed));
+    bool is_link =
+        child->inode && S_ISLNK(atomic_load_explicit(&child->inode->mode, memory_order_relaxed));
     if (is_link && (!is_last || (w->flags & WALK_FOLLOW) || w->must_be_dir)) {
         r = enter_link(w, stack, child);
         if (held) {
@@ -450,10 +456,13 @@ static int check_end(const struct walk *w)
 {
     const struct inode *inode = w->d->inode;
     if (w->goal == GOAL_PARENT)
-        return !inode ? -ENOENT : S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)) ? 0 : -ENOTDIR;
+        return !inode                                                              ? -ENOENT
+               : S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)) ? 0
+                                                                                   : -ENOTDIR;
     if (!inode)
         return w->goal == GOAL_CHILD ? 0 : -ENOENT;
-    if ((w->must_be_dir || (w->flags & WALK_DIRECTORY)) && !S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)))
+    if ((w->must_be_dir || (w->flags & WALK_DIRECTORY)) &&
+        !S_ISDIR(atomic_load_explicit(&inode->mode, memory_order_relaxed)))
         return -ENOTDIR;
     return 0;
 }
@@ -487,8 +496,8 @@ static int run(struct walk *w, const struct path *base, const char *path, struct
     return r;
 }
 
-int vfs_walk(const struct walk_context *ctx, const struct path *base, const char *path, uint32_t flags,
-             struct path *ret)
+int vfs_walk(const struct walk_context *ctx, const struct path *base, const char *path,
+             uint32_t flags, struct path *ret)
 {
     struct walk w = {.ctx = ctx, .goal = GOAL_PLACE, .flags = flags};
     return run(&w, base, path, ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extended attributes: who may (xattr(7)), and a list in memory for file systems that keep their own.
+ * Extended attributes: who may (xattr(7)), and a list in memory for file systems that keep their
+ * own.
  */
 #include "sentry/vfs/xattr_list.h"
 
@@ -27,8 +28,8 @@ static int check_name(const struct creds *creds, struct inode *inode, const char
     if (has_prefix(name, XATTR_USER_PREFIX)) {
         if (!S_ISREG(inode->mode) && !S_ISDIR(inode->mode))
             return writes ? -EPERM : -ENODATA;
-        if (writes && S_ISDIR(inode->mode) && (inode->mode & S_ISVTX) && creds->fsuid != inode->uid &&
-            !creds_capable(creds, CAP_FOWNER))
+        if (writes && S_ISDIR(inode->mode) && (inode->mode & S_ISVTX) &&
+            creds->fsuid != inode->uid && !creds_capable(creds, CAP_FOWNER))
             return -EPERM;
         if (inode->sb->no_xattr_user)
             return -EOPNOTSUPP;
@@ -59,8 +60,8 @@ ssize_t vfs_getxattr(const struct creds *creds, const struct path *p, const char
     return inode->ops->getxattr ? inode->ops->getxattr(inode, name, value, size) : -EOPNOTSUPP;
 }
 
-int vfs_setxattr(const struct creds *creds, const struct path *p, const char *name, const void *value,
-                 size_t size, int flags)
+int vfs_setxattr(const struct creds *creds, const struct path *p, const char *name,
+                 const void *value, size_t size, int flags)
 {
     struct inode *inode = dentry_inode(p->dentry);
     int r = mount_writable(p->mount);
@@ -121,7 +122,8 @@ int vfs_removexattr(const struct creds *creds, const struct path *p, const char 
     return r;
 }
 
-/* ---- the list ----------------------------------------------------------------------------------- */
+/* ---- the list -----------------------------------------------------------------------------------
+ */
 
 struct xattr {
     struct xattr *next;
@@ -184,7 +186,8 @@ static size_t cost(const struct xattr *x)
     return x ? sizeof(*x) + strlen(x->name) + 1 + x->size : 0;
 }
 
-int xattr_list_set(struct xattr_list *l, const char *name, const void *value, size_t size, int flags)
+int xattr_list_set(struct xattr_list *l, const char *name, const void *value, size_t size,
+                   int flags)
 {
     if (size > VFS_XATTR_SIZE_MAX)
         return -E2BIG;

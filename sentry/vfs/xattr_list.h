@@ -22,5 +22,6 @@ void xattr_list_fini(struct xattr_list *l);
 ssize_t xattr_list_get(struct xattr_list *l, const char *name, void *value, size_t size);
 ssize_t xattr_list_names(struct xattr_list *l, char *list, size_t size);
 /* XATTR_CREATE, XATTR_REPLACE. -EEXIST, -ENODATA, -E2BIG, -ENOSPC, -ENOMEM. */
-int xattr_list_set(struct xattr_list *l, const char *name, const void *value, size_t size, int flags);
+int xattr_list_set(struct xattr_list *l, const char *name, const void *value, size_t size,
+                   int flags);
 int xattr_list_remove(struct xattr_list *l, const char *name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same operations on an overlay and on a plain tmpfs with the same tree at the start: results, listings and
- * contents must be equal, whatever the dentry cache forgets meanwhile, and the lower must not change. Each
- * input byte pair is one operation on one of a few names.
+ * The same operations on an overlay and on a plain tmpfs with the same tree at the start: results,
+ * listings and contents must be equal, whatever the dentry cache forgets meanwhile, and the lower
+ * must not change. Each input byte pair is one operation on one of a few names.
  */
 #include "base/log.h"
 #include "sentry/fs/overlay/overlay.h"
@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define OPS_MAX 200
 
 static const char *const g_paths[] = {
-    "/a", "/b", "/d", "/d/a", "/d/b", "/d/e", "/d/e/a", "/d/e/b", "/n", "/n/a", "/n/e", "/n/e/a", "/s", "/h", "/n/b", "/d/s",
+    "/a", "/b",   "/d",   "/d/a",   "/d/b", "/d/e", "/d/e/a", "/d/e/b",
+    "/n", "/n/a", "/n/e", "/n/e/a", "/s",   "/h",   "/n/b",   "/d/s",
 };
 #define PATHS (sizeof(g_paths) / sizeof(g_paths[0]))
 
@@ -35,7 +36,8 @@ static void world_mount(struct world *w, const struct creds *creds)
 {
     w->ns = mount_namespace_new(w->sb, w->root, 0, "fuzz");
     ASSERT(w->ns);
-    w->ctx = (struct walk_context){.ns = w->ns, .creds = creds, .root = {w->ns->root, w->ns->root->root}};
+    w->ctx = (struct walk_context){
+        .ns = w->ns, .creds = creds, .root = {w->ns->root, w->ns->root->root}};
     w->ctx.cwd = w->ctx.root;
 }
 
@@ -130,7 +132,8 @@ static int run_op(struct world *w, uint8_t op, uint8_t what)
     }
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------------------------------
+ */
 
 struct names {
     struct dir_context ctx;
@@ -138,8 +141,8 @@ struct names {
     unsigned count;
 };
 
-static bool take_name(struct dir_context *ctx, const char *name, size_t size, uint64_t ino, uint8_t type,
-                      int64_t next_pos)
+static bool take_name(struct dir_context *ctx, const char *name, size_t size, uint64_t ino,
+                      uint8_t type, int64_t next_pos)
 {
     struct names *n = container_of(ctx, struct names, ctx);
     (void)ino, (void)next_pos;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Path walk on a small tree that the input describes: lines "d PATH" (mkdir), "f PATH" (file), "l PATH TARGET"
- * (symlink), "m FROM TO" (rename), "u PATH" (unlink, rmdir), "w FLAGS PATH" (walk, flags a decimal number).
- * A walk beneath a directory must end beneath it, and a place's text must lead to the same place.
+ * Path walk on a small tree that the input describes: lines "d PATH" (mkdir), "f PATH" (file), "l
+ * PATH TARGET" (symlink), "m FROM TO" (rename), "u PATH" (unlink, rmdir), "w FLAGS PATH" (walk,
+ * flags a decimal number). A walk beneath a directory must end beneath it, and a place's text must
+ * lead to the same place.
  */
 #include "base/log.h"
 #include "sentry/fs/tmpfs/tmpfs.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 
 #define INPUT_MAX 4096
-#define CHECKED_FLAGS (WALK_FOLLOW | WALK_DIRECTORY | WALK_EMPTY | WALK_NO_SYMLINKS | WALK_BENEATH | WALK_IN_ROOT)
+#define CHECKED_FLAGS                                                                              \
+    (WALK_FOLLOW | WALK_DIRECTORY | WALK_EMPTY | WALK_NO_SYMLINKS | WALK_BENEATH | WALK_IN_ROOT)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -50,7 +52,8 @@ static void walk(const struct walk_context *ctx, char *arguments)
     char name[VFS_NAME_MAX + 1];
     bool slash;
     bool special;
-    if (vfs_walk_parent(ctx, &base, end, flags & ~(uint32_t)WALK_FOLLOW, &found, name, &slash, &special) == 0) {
+    if (vfs_walk_parent(ctx, &base, end, flags & ~(uint32_t)WALK_FOLLOW, &found, name, &slash,
+                        &special) == 0) {
         ASSERT(special || (name[0] && !strchr(name, '/')));
         path_put(&found);
     }

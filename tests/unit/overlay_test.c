@@ -235,9 +235,11 @@ Test(overlay, mappings_come_from_the_lower_until_copied_up)
     struct file *f = open_ok("/bin/tool", O_RDONLY, 0);
     int before, after;
     uint64_t offset;
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &before, &offset), 0);
+    cr_assert_eq(
+        f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &before, &offset), 0);
     make_file("/bin/tool", "new");
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &after, &offset), 0);
+    cr_assert_eq(
+        f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &after, &offset), 0);
     cr_assert_neq(before, after);
     char b[8] = {0};
     cr_assert_eq(pread(after, b, 8, 0), 3);
@@ -291,7 +293,7 @@ Test(overlay, memory_is_limited_and_given_back)
     cr_assert_eq(vfs_unlink(&g_ctx, &g_ctx.cwd, "/big"), 0);
     forget();
     cr_assert_leq(tmpfs_used() - before, 2048u); /* the changed root stays */
-    tmpfs_set_limit(tmpfs_used() + 3000); /* one copy-up */
+    tmpfs_set_limit(tmpfs_used() + 3000);        /* one copy-up */
     cr_assert_eq(open_error("/bin/tool", O_RDWR), 0);
     cr_assert_eq(open_error("/etc/passwd", O_RDWR), -ENOSPC);
     cr_assert_str_eq(text_of("/etc/passwd"), "root");

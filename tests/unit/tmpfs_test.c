@@ -106,7 +106,9 @@ Test(content, a_mapping_shows_what_was_written)
     struct file *f = open_ok("/f", O_RDWR, 0);
     int hfd;
     uint64_t offset;
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, &hfd, &offset), 0);
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                      &hfd, &offset),
+                 0);
     char *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, hfd, (off_t)offset);
     cr_assert_neq(m, MAP_FAILED);
     cr_assert_eq(memcmp(m, "mapped", 7), 0);
@@ -117,7 +119,8 @@ Test(content, a_mapping_shows_what_was_written)
     munmap(m, 4096);
     file_put(f);
     f = open_ok("/f", O_RDONLY, 0);
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_WRITE, MAP_SHARED, &hfd, &offset), -EACCES);
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_WRITE, MAP_SHARED, &hfd, &offset),
+                 -EACCES);
     file_put(f);
 }
 
@@ -202,7 +205,8 @@ Test(limits, without_host_descriptors_files_stay_in_the_heap)
     cr_assert_eq(b, 'q');
     int hfd;
     uint64_t offset;
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &hfd, &offset), -ENFILE);
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 4096, PROT_READ, MAP_PRIVATE, &hfd, &offset),
+                 -ENFILE);
     file_put(f);
 }
 
@@ -270,7 +274,9 @@ Test(memfd, seals_hold)
     f->mappable.ops->shared_write(&f->mappable, false);
     cr_assert_eq(tmpfs_add_seals(f, F_SEAL_WRITE | F_SEAL_SEAL), 0);
     cr_assert_eq(put_at(f, "x", 1, 0), -EPERM);
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 8, PROT_WRITE | PROT_READ, MAP_SHARED, &hfd, &offset), -EPERM);
+    cr_assert_eq(
+        f->mappable.ops->map(&f->mappable, 0, 8, PROT_WRITE | PROT_READ, MAP_SHARED, &hfd, &offset),
+        -EPERM);
     cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, 8, PROT_READ, MAP_SHARED, &hfd, &offset), 0);
     cr_assert_eq(tmpfs_add_seals(f, F_SEAL_GROW), -EPERM);
     char *text;
@@ -289,7 +295,9 @@ Test(memfd, shared_anonymous_memory_has_its_size)
     cr_assert_eq(tmpfs_shared_anon_new("/dev/zero (deleted)", GIB(1), g_root, &f), 0);
     int hfd;
     uint64_t offset;
-    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, GIB(1), PROT_READ | PROT_WRITE, MAP_SHARED, &hfd, &offset), 0);
+    cr_assert_eq(f->mappable.ops->map(&f->mappable, 0, GIB(1), PROT_READ | PROT_WRITE, MAP_SHARED,
+                                      &hfd, &offset),
+                 0);
     struct stat st;
     cr_assert_eq(fstat(hfd, &st), 0);
     cr_assert_eq((uint64_t)st.st_size, GIB(1));

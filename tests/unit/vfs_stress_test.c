@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several fibers on two workers in one tree at once, with a dentry cache that forgets all the time; waiting
- * file locks. Builds with SCHED_TEST_PLAIN as well (ThreadSanitizer).
+ * Several fibers on two workers in one tree at once, with a dentry cache that forgets all the time;
+ * waiting file locks. Builds with SCHED_TEST_PLAIN as well (ThreadSanitizer).
  */
 #include "tests/unit/sched_fixture.h"
 
@@ -65,8 +65,8 @@ static void touch_file(const char *path, unsigned *seed)
     file_put(f);
 }
 
-static bool ignore_entry(struct dir_context *ctx, const char *name, size_t size, uint64_t ino, uint8_t type,
-                         int64_t next_pos)
+static bool ignore_entry(struct dir_context *ctx, const char *name, size_t size, uint64_t ino,
+                         uint8_t type, int64_t next_pos)
 {
     (void)ctx, (void)name, (void)size, (void)ino, (void)type, (void)next_pos;
     return true;
@@ -97,7 +97,8 @@ static void one_round(unsigned *seed)
         (void)vfs_unlink(&g_ctx, &g_ctx.cwd, a);
         break;
     case 1:
-        (void)vfs_rename(&g_ctx, &g_ctx.cwd, a, &g_ctx.cwd, b, next(seed) % 3 ? 0 : RENAME_EXCHANGE);
+        (void)vfs_rename(&g_ctx, &g_ctx.cwd, a, &g_ctx.cwd, b,
+                         next(seed) % 3 ? 0 : RENAME_EXCHANGE);
         break;
     case 2:
         snprintf(a, sizeof(a), "/d%u/sub%u", next(seed) % DIRS, next(seed) % 2);
@@ -244,7 +245,8 @@ Test(stress, an_overlay_under_several_fibers)
     fixture_run(overlay_body);
 }
 
-/* ---- locks -------------------------------------------------------------------------------------- */
+/* ---- locks --------------------------------------------------------------------------------------
+ */
 
 static struct file *g_locked[2];
 static _Atomic int g_inside;
@@ -266,7 +268,8 @@ static void flock_fiber(void *arg)
 
 static int take(int who, int64_t at)
 {
-    struct posix_lock l = {.type = F_WRLCK, .start = at, .end = at, .owner = &g_owners[who], .pid = who + 1};
+    struct posix_lock l = {
+        .type = F_WRLCK, .start = at, .end = at, .owner = &g_owners[who], .pid = who + 1};
     return posix_lock_set(g_locked[who], &l, true);
 }
 
@@ -297,7 +300,8 @@ static void locks_body(void)
     cr_assert_eq(tmpfs_new(0755, 0, 0, 0, &sb, &root), 0);
     mount_root(sb, root);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(vfs_open(&g_ctx, &g_ctx.cwd, "/l", O_CREAT | O_RDWR, 0644, 0, &g_locked[i]), 0);
+        cr_assert_eq(vfs_open(&g_ctx, &g_ctx.cwd, "/l", O_CREAT | O_RDWR, 0644, 0, &g_locked[i]),
+                     0);
     run_all(flock_fiber, 2);
     g_inside = 0;
     run_all(deadlock_fiber, 2);

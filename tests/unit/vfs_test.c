@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentry/vfs on a tmpfs: path walk, permissions, names, open files, locks, the dentry cache's bound. */
+/* sentry/vfs on a tmpfs: path walk, permissions, names, open files, locks, the dentry cache's
+ * bound. */
 #include "tests/unit/vfs_fixture.h"
 
 #include "sentry/vfs/vfs_internal.h"
@@ -385,7 +386,8 @@ Test(files, path_only_files_read_and_write_nothing)
 static int set_lock(struct file *f, int type, int64_t start, int64_t end, int owner)
 {
     static const char owners[8];
-    struct posix_lock l = {.type = type, .start = start, .end = end, .owner = &owners[owner], .pid = owner};
+    struct posix_lock l = {
+        .type = type, .start = start, .end = end, .owner = &owners[owner], .pid = owner};
     return posix_lock_set(f, &l, false);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copying a lower file's content up, at the first time that somebody may write it. The calling fiber's.
+ * Copying a lower file's content up, at the first time that somebody may write it. The calling
+ * fiber's.
  */
 #include "sentry/fs/overlay/overlay_internal.h"
 
@@ -83,7 +84,8 @@ int overlay_copy_up(struct inode *inode, uint64_t size)
     if (r < 0)
         return r;
     struct inode *upper;
-    r = tmpfs_regular_new(overlay_super(inode->sb)->upper_sb, inode->mode, inode->uid, inode->gid, &upper);
+    r = tmpfs_regular_new(overlay_super(inode->sb)->upper_sb, inode->mode, inode->uid, inode->gid,
+                          &upper);
     if (r < 0)
         return r;
     uint64_t lower_size = atomic_load_explicit(&inode->size, memory_order_relaxed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Directories of an overlay: lookup, changes, reading. dir->lock is held in every operation but open.
+ * Directories of an overlay: lookup, changes, reading. dir->lock is held in every operation but
+ * open.
  */
 #include "sentry/fs/overlay/overlay_internal.h"
 
@@ -10,9 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Positions: 0 and 1 the dots, then the lower's names in their order, then what is new here by cookie. */
+/* Positions: 0 and 1 the dots, then the lower's names in their order, then what is new here by
+ * cookie. */
 #define POS_LOWER 2
-#define POS_NEW (INT64_C(1) << 40)
+#define POS_NEW   (INT64_C(1) << 40)
 
 static struct name_table *names_of(struct inode *dir)
 {
@@ -64,7 +66,8 @@ static void dir_lookup_ahead(struct inode *dir, struct dentry *dentry UNUSED, co
     fmutex_unlock(&node->lower->lock);
 }
 
-/* ---- changes ------------------------------------------------------------------------------------ */
+/* ---- changes ------------------------------------------------------------------------------------
+ */
 
 static void dir_changed(struct inode *dir)
 {
@@ -139,8 +142,8 @@ static int add_new(struct inode *dir, const char *name, uint32_t mode, uint64_t 
     return 0;
 }
 
-static int dir_create(struct inode *dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid,
-                      struct inode **ret)
+static int dir_create(struct inode *dir, const char *name, uint32_t mode, uint32_t uid,
+                      uint32_t gid, struct inode **ret)
 {
     return add_new(dir, name, (mode & 07777) | S_IFREG, 0, uid, gid, ret);
 }
@@ -154,8 +157,8 @@ static int dir_mkdir(struct inode *dir, const char *name, uint32_t mode, uint32_
     return r;
 }
 
-static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_t rdev, uint32_t uid,
-                     uint32_t gid, struct inode **ret)
+static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_t rdev,
+                     uint32_t uid, uint32_t gid, struct inode **ret)
 {
     return add_new(dir, name, mode, rdev, uid, gid, ret);
 }
@@ -237,7 +240,8 @@ static int check_empty(struct inode *dir)
     int r = overlay_listing_get(dir, &l);
     if (r < 0)
         return r;
-    size_t shown = 0; /* a whiteout hides a lower name each, but names may be hidden from the listing */
+    size_t shown =
+        0; /* a whiteout hides a lower name each, but names may be hidden from the listing */
     for (size_t i = 0; i < l->count && !shown; i++)
         shown = !name_table_find(names, l->names + l->entries[i].name_at);
     if (!was_open) {
@@ -327,7 +331,8 @@ static int dir_rename(struct inode *old_dir, const char *old_name, struct inode 
     return 0;
 }
 
-static int dir_tmpfile(struct inode *dir, uint32_t mode, uint32_t uid, uint32_t gid, struct inode **ret)
+static int dir_tmpfile(struct inode *dir, uint32_t mode, uint32_t uid, uint32_t gid,
+                       struct inode **ret)
 {
     int r = overlay_inode_new(dir->sb, (mode & 07777) | S_IFREG, 0, uid, gid, ret);
     if (r == 0)
@@ -335,15 +340,18 @@ static int dir_tmpfile(struct inode *dir, uint32_t mode, uint32_t uid, uint32_t 
     return r;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------------
+ */
 
 static bool emit_inode(struct dir_context *ctx, const struct name_entry *e, int64_t next)
 {
-    return ctx->emit(ctx, e->name, e->name_size, e->inode->ino, (uint8_t)(e->inode->mode >> 12), next);
+    return ctx->emit(ctx, e->name, e->name_size, e->inode->ino, (uint8_t)(e->inode->mode >> 12),
+                     next);
 }
 
 /* False when the buffer is full. */
-static bool emit_lower(struct name_table *names, const struct lower_listing *l, struct dir_context *ctx)
+static bool emit_lower(struct name_table *names, const struct lower_listing *l,
+                       struct dir_context *ctx)
 {
     for (size_t i = (size_t)(ctx->pos - POS_LOWER); i < l->count; i++) {
         const struct lower_name *n = &l->entries[i];
@@ -351,8 +359,10 @@ static bool emit_lower(struct name_table *names, const struct lower_listing *l, 
         const struct name_entry *e = names->count ? name_table_find(names, name) : NULL;
         int64_t next = POS_LOWER + (int64_t)i + 1;
         if (e && (!e->inode || !e->hides_lower))
-            continue; /* the latter: the lower lists what its lookup denies; it comes with the new ones */
-        if (e ? !emit_inode(ctx, e, next) : !ctx->emit(ctx, name, n->name_size, n->ino, n->type, next))
+            continue; /* the latter: the lower lists what its lookup denies; it comes with the new
+                         ones */
+        if (e ? !emit_inode(ctx, e, next)
+              : !ctx->emit(ctx, name, n->name_size, n->ino, n->type, next))
             return false;
         ctx->pos = next;
     }
@@ -374,7 +384,8 @@ static int dir_iterate(struct file *f, struct dir_context *ctx)
         ctx->pos = POS_NEW;
     }
     struct name_entry *e;
-    for (uint64_t at = (uint64_t)(ctx->pos - POS_NEW); (e = name_table_next(names, at)); at = e->cookie + 1) {
+    for (uint64_t at = (uint64_t)(ctx->pos - POS_NEW); (e = name_table_next(names, at));
+         at = e->cookie + 1) {
         int64_t next = POS_NEW + (int64_t)e->cookie + 1;
         if (!e->inode || e->hides_lower)
             continue;

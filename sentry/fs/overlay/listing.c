@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of a lower directory, read once and kept while the overlay directory is open, so that a name's
- * place in it is a position that readdir can come back to. Charged to the sandbox's memory.
+ * The names of a lower directory, read once and kept while the overlay directory is open, so that a
+ * name's place in it is a position that readdir can come back to. Charged to the sandbox's memory.
  */
 #include "sentry/fs/overlay/overlay_internal.h"
 
@@ -39,7 +39,8 @@ static bool grow(struct lower_listing *l, void **array, size_t *capacity, size_t
     return true;
 }
 
-static bool add_name(struct lower_listing *l, const char *name, size_t size, uint64_t ino, uint8_t type)
+static bool add_name(struct lower_listing *l, const char *name, size_t size, uint64_t ino,
+                     uint8_t type)
 {
     void *entries = l->entries;
     void *names = l->names;

@@ -31,9 +31,11 @@ static const struct inode_ops *ops_of(uint32_t mode)
     }
 }
 
-/* ---- inodes ------------------------------------------------------------------------------------- */
+/* ---- inodes -------------------------------------------------------------------------------------
+ */
 
-static struct inode *make_inode(struct superblock *sb, uint64_t ino, uint32_t mode, uint32_t uid, uint32_t gid)
+static struct inode *make_inode(struct superblock *sb, uint64_t ino, uint32_t mode, uint32_t uid,
+                                uint32_t gid)
 {
     struct overlay_node *node = calloc(1, sizeof(*node));
     struct inode *inode = node ? inode_new(sb, ops_of(mode), ino, mode, uid, gid) : NULL;
@@ -61,8 +63,8 @@ static bool get_if_alive(struct inode *inode)
     do {
         if (refs == 0)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&inode->refs, &refs, refs + 1, memory_order_acquire,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&inode->refs, &refs, refs + 1,
+                                                    memory_order_acquire, memory_order_relaxed));
     return true;
 }
 
@@ -78,7 +80,8 @@ static struct inode *find_by_lower(struct overlay_super *super, const struct ino
     return NULL;
 }
 
-static struct inode *make_from_lower(struct superblock *sb, struct inode *lower, const struct kstat *st)
+static struct inode *make_from_lower(struct superblock *sb, struct inode *lower,
+                                     const struct kstat *st)
 {
     struct inode *inode = make_inode(sb, st->ino, st->mode, st->uid, st->gid);
     if (!inode)
@@ -125,8 +128,8 @@ int overlay_inode_of_lower(struct superblock *sb, struct inode *lower, struct in
     return 0;
 }
 
-int overlay_inode_new(struct superblock *sb, uint32_t mode, uint64_t rdev, uint32_t uid, uint32_t gid,
-                      struct inode **ret)
+int overlay_inode_new(struct superblock *sb, uint32_t mode, uint64_t rdev, uint32_t uid,
+                      uint32_t gid, struct inode **ret)
 {
     struct overlay_super *super = overlay_super(sb);
     if (!tmpfs_charge(OVERLAY_INODE_COST))
@@ -232,7 +235,8 @@ void overlay_destroy(struct inode *inode)
     free(node);
 }
 
-/* ---- attributes --------------------------------------------------------------------------------- */
+/* ---- attributes ---------------------------------------------------------------------------------
+ */
 
 int overlay_getattr(struct inode *inode, struct kstat *ret)
 {
@@ -313,7 +317,8 @@ static int own_xattrs(struct inode *inode)
     if (r < 0)
         return r;
     const struct inode_ops *ops = node->lower->ops;
-    char *buffer = ops->listxattr && ops->getxattr ? malloc(VFS_XATTR_LIST_MAX + VFS_XATTR_SIZE_MAX) : NULL;
+    char *buffer =
+        ops->listxattr && ops->getxattr ? malloc(VFS_XATTR_LIST_MAX + VFS_XATTR_SIZE_MAX) : NULL;
     if (buffer) {
         ssize_t size = ops->listxattr(node->lower, buffer, VFS_XATTR_LIST_MAX);
         for (ssize_t at = 0; at < size && r == 0;) {
@@ -332,7 +337,8 @@ static int own_xattrs(struct inode *inode)
     return r;
 }
 
-int overlay_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags)
+int overlay_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+                     int flags)
 {
     int r = own_xattrs(inode);
     return r < 0 ? r : tmpfs_xattr_set(&overlay_node(inode)->xattrs, name, value, size, flags);
@@ -374,7 +380,8 @@ static const struct inode_ops special_inode_ops = {
     .destroy = overlay_destroy,
 };
 
-/* ---- superblock --------------------------------------------------------------------------------- */
+/* ---- superblock ---------------------------------------------------------------------------------
+ */
 
 static int super_statfs(struct superblock *sb, struct linux_statfs *ret)
 {

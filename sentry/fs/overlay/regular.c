@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular files of an overlay: an open file stands on an open lower file, an open upper one, or both. One
- * that was opened for reading before the copy-up reads the upper from then on; mappings made before keep
- * showing the lower, as Linux's overlayfs documents.
+ * Regular files of an overlay: an open file stands on an open lower file, an open upper one, or
+ * both. One that was opened for reading before the copy-up reads the upper from then on; mappings
+ * made before keep showing the lower, as Linux's overlayfs documents.
  */
 #include "sentry/fs/overlay/overlay_internal.h"
 
@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 struct overlay_file {
-    struct file *lower;            /* ref; immutable; NULL when it was opened on the upper */
-    _Atomic(struct file *) upper;  /* ref; set once */
+    struct file *lower;           /* ref; immutable; NULL when it was opened on the upper */
+    _Atomic(struct file *) upper; /* ref; set once */
 };
 
 static int open_upper(struct file *f, struct file **ret)
 {
     struct overlay_file *of = f->private_data;
-    struct inode *upper = atomic_load_explicit(&overlay_node(f->inode)->upper, memory_order_acquire);
+    struct inode *upper =
+        atomic_load_explicit(&overlay_node(f->inode)->upper, memory_order_acquire);
     struct file *fresh;
     uint32_t flags = atomic_load_explicit(&f->flags, memory_order_relaxed);
     int r = file_open_inode(upper, f->creds, flags & O_ACCMODE, &fresh);
@@ -43,7 +44,8 @@ static int real_file(struct file *f, struct file **ret)
     *ret = atomic_load_explicit(&of->upper, memory_order_acquire);
     if (*ret)
         return 0;
-    if (unlikely(atomic_load_explicit(&overlay_node(f->inode)->upper, memory_order_acquire) != NULL))
+    if (unlikely(atomic_load_explicit(&overlay_node(f->inode)->upper, memory_order_acquire) !=
+                 NULL))
         return open_upper(f, ret);
     *ret = of->lower;
     return 0;
@@ -122,16 +124,17 @@ static int file_fallocate(struct file *f, int mode, int64_t offset, int64_t size
     return r;
 }
 
-static int file_map(struct file *f, uint64_t offset, uint64_t size, int prot, int flags, int *ret_hfd,
-                    uint64_t *ret_host_offset)
+static int file_map(struct file *f, uint64_t offset, uint64_t size, int prot, int flags,
+                    int *ret_hfd, uint64_t *ret_host_offset)
 {
     struct file *real;
     int r = real_file(f, &real);
     if (r < 0)
         return r;
     file_accessed(f);
-    return real->ops->map ? real->ops->map(real, offset, size, prot, flags, ret_hfd, ret_host_offset)
-                          : -ENODEV;
+    return real->ops->map
+               ? real->ops->map(real, offset, size, prot, flags, ret_hfd, ret_host_offset)
+               : -ENODEV;
 }
 
 static void file_release(struct file *f)

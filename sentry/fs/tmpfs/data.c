@@ -2,8 +2,9 @@
 /*
  * Content of tmpfs files: in the heap, then in a memfd; and the account of what all of them hold.
  *
- * The account of a memfd is exact where its pages are known (a file written from start to end) and taken
- * from the host's own count (st_blocks) where they aren't: sparse files, and files that a guest mapped.
+ * The account of a memfd is exact where its pages are known (a file written from start to end) and
+ * taken from the host's own count (st_blocks) where they aren't: sparse files, and files that a
+ * guest mapped.
  */
 #include "sentry/fs/tmpfs/tmpfs_internal.h"
 
@@ -23,7 +24,7 @@
 /* #syscalls memfd_create: content of large or mapped files
  * #syscalls ftruncate,fallocate,lseek,fstat: the same */
 
-#define HFD_LIMIT_DEFAULT 12000
+#define HFD_LIMIT_DEFAULT    12000
 #define HEAP_MAX_WITHOUT_HFD MIB(4)
 
 static _Atomic uint64_t g_limit = UINT64_MAX;
@@ -58,8 +59,8 @@ static bool add_below(_Atomic uint64_t *counter, uint64_t bytes, uint64_t limit)
     do {
         if (bytes > limit || old > limit - bytes)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(counter, &old, old + bytes, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(counter, &old, old + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
@@ -73,7 +74,8 @@ void tmpfs_uncharge(uint64_t bytes)
     atomic_fetch_sub_explicit(&g_used, bytes, memory_order_relaxed);
 }
 
-int tmpfs_xattr_set(struct xattr_list *l, const char *name, const void *value, size_t size, int flags)
+int tmpfs_xattr_set(struct xattr_list *l, const char *name, const void *value, size_t size,
+                    int flags)
 {
     uint64_t before = l->bytes;
     uint64_t most = strlen(name) + size + 64; /* what one can take */
@@ -182,7 +184,8 @@ static void recount(struct inode *inode)
         set_charge(inode, (uint64_t)st.st_blocks * 512);
 }
 
-/* ---- heap --------------------------------------------------------------------------------------- */
+/* ---- heap ---------------------------------------------------------------------------------------
+ */
 
 static size_t round_capacity(uint64_t size)
 {
@@ -260,7 +263,8 @@ static ssize_t heap_write(struct inode *inode, struct io *io, uint64_t pos)
     return n;
 }
 
-/* ---- memfd -------------------------------------------------------------------------------------- */
+/* ---- memfd --------------------------------------------------------------------------------------
+ */
 
 static bool take_hfd_slot(void)
 {
@@ -357,7 +361,8 @@ static ssize_t memfd_write(struct inode *inode, struct io *io, uint64_t pos)
     return n == -ENOMEM ? -ENOSPC : n;
 }
 
-/* ---- both --------------------------------------------------------------------------------------- */
+/* ---- both ---------------------------------------------------------------------------------------
+ */
 
 ssize_t tmpfs_data_read(struct inode *inode, struct io *io, int64_t pos)
 {
@@ -400,7 +405,8 @@ ssize_t tmpfs_data_write(struct inode *inode, struct io *io, int64_t pos)
     int r = place_for(inode, end);
     if (r < 0)
         return r;
-    return hfd_of(d) < 0 ? heap_write(inode, io, (uint64_t)pos) : memfd_write(inode, io, (uint64_t)pos);
+    return hfd_of(d) < 0 ? heap_write(inode, io, (uint64_t)pos)
+                         : memfd_write(inode, io, (uint64_t)pos);
 }
 
 int tmpfs_data_truncate(struct inode *inode, uint64_t size)
@@ -443,8 +449,8 @@ static int punch_hole(struct inode *inode, uint64_t offset, uint64_t end)
         heap_clear(d, offset, end);
         return 0;
     }
-    long r = host_call4(SYS_fallocate, hfd_of(d), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-                        end - offset);
+    long r = host_call4(SYS_fallocate, hfd_of(d), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        offset, end - offset);
     d->is_dense = false;
     recount(inode);
     return (int)r;

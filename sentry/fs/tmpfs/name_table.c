@@ -72,7 +72,8 @@ struct name_entry *name_table_insert(struct name_table *t, const char *name, str
     struct name_entry *e = malloc(sizeof(*e) + size + 1);
     if (!e)
         return NULL;
-    *e = (struct name_entry){.cookie = t->next_cookie++, .inode = inode, .name_size = (uint16_t)size};
+    *e = (struct name_entry){
+        .cookie = t->next_cookie++, .inode = inode, .name_size = (uint16_t)size};
     memcpy(e->name, name, size + 1);
     e->hash = hash_name(name, size);
     if (inode)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries of a directory in memory: found by name through a hash table, read in the order of their
- * cookies, which stay the same while an entry lives, whatever happens to others. The directory's
- * inode->lock protects it.
+ * The entries of a directory in memory: found by name through a hash table, read in the order of
+ * their cookies, which stay the same while an entry lives, whatever happens to others. The
+ * directory's inode->lock protects it.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct inode;
 struct name_entry {
     RB_ENTRY(name_entry) node;
     struct name_entry *hash_next;
-    uint64_t cookie; /* position in readdir; immutable */
+    uint64_t cookie;     /* position in readdir; immutable */
     struct inode *inode; /* ref; NULL: a whiteout (overlay) */
     uint32_t hash;
     bool hides_lower; /* overlay: the lower directory has this name */
@@ -43,6 +43,7 @@ size_t name_table_fini(struct name_table *t, struct name_table *(*table_of)(stru
 struct name_entry *name_table_find(struct name_table *t, const char *name); /* borrowed or NULL */
 /* Takes its own reference to inode. The name is not in the table. NULL without memory. */
 struct name_entry *name_table_insert(struct name_table *t, const char *name, struct inode *inode);
-void name_table_remove(struct name_table *t, struct name_entry *e); /* puts the inode, frees the entry */
+void name_table_remove(struct name_table *t,
+                       struct name_entry *e); /* puts the inode, frees the entry */
 /* The entry with the lowest cookie >= `cookie`, or NULL. */
 struct name_entry *name_table_next(struct name_table *t, uint64_t cookie);

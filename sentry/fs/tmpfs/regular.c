@@ -139,11 +139,13 @@ static int regular_getattr(struct inode *inode, struct kstat *ret)
 static int regular_setattr(struct inode *inode, const struct iattr *attr)
 {
     uint32_t seals = tmpfs_node(inode)->data.seals;
-    if ((attr->valid & ATTR_MODE) && (seals & F_SEAL_EXEC_OURS) && ((attr->mode ^ inode->mode) & 0111))
+    if ((attr->valid & ATTR_MODE) && (seals & F_SEAL_EXEC_OURS) &&
+        ((attr->mode ^ inode->mode) & 0111))
         return -EPERM;
     if (attr->valid & ATTR_SIZE) {
         uint64_t size = atomic_load_explicit(&inode->size, memory_order_relaxed);
-        if ((attr->size < size && (seals & F_SEAL_SHRINK)) || (attr->size > size && (seals & F_SEAL_GROW)))
+        if ((attr->size < size && (seals & F_SEAL_SHRINK)) ||
+            (attr->size > size && (seals & F_SEAL_GROW)))
             return -EPERM;
         int r = tmpfs_data_truncate(inode, attr->size);
         if (r < 0)
@@ -164,7 +166,8 @@ const struct inode_ops tmpfs_regular_inode_ops = {
     .destroy = tmpfs_destroy,
 };
 
-/* ---- memfds and seals --------------------------------------------------------------------------- */
+/* ---- memfds and seals ---------------------------------------------------------------------------
+ */
 
 /* What memfds live in: it is mounted nowhere. Made at the first use, never freed. */
 static struct superblock *memfd_superblock(void)
@@ -199,7 +202,8 @@ static int unnamed_new(const char *text, uint32_t mode, uint32_t seals, uint64_t
     r = size ? tmpfs_data_truncate(inode, size) : 0;
     fmutex_unlock(&inode->lock);
     if (r == 0)
-        r = anon_file_new(text, inode, 0, creds, O_RDWR | O_LARGEFILE_OURS, &regular_file_ops, NULL, ret);
+        r = anon_file_new(text, inode, 0, creds, O_RDWR | O_LARGEFILE_OURS, &regular_file_ops, NULL,
+                          ret);
     inode_put(inode);
     return r;
 }
@@ -222,7 +226,8 @@ int tmpfs_memfd_new(const char *name, uint32_t flags, const struct creds *creds,
     return unnamed_new(text, mode, seals, 0, creds, ret);
 }
 
-int tmpfs_shared_anon_new(const char *name, uint64_t size, const struct creds *creds, struct file **ret)
+int tmpfs_shared_anon_new(const char *name, uint64_t size, const struct creds *creds,
+                          struct file **ret)
 {
     return unnamed_new(name, S_IFREG | 0777, F_SEAL_SEAL, size, creds, ret);
 }
@@ -230,20 +235,23 @@ int tmpfs_shared_anon_new(const char *name, uint64_t size, const struct creds *c
 /* Files with names have none, as on a host whose /tmp is on a disk. */
 static bool may_have_seals(const struct file *f)
 {
-    return f->inode && f->inode->ops == &tmpfs_regular_inode_ops && f->inode->sb == memfd_superblock();
+    return f->inode && f->inode->ops == &tmpfs_regular_inode_ops &&
+           f->inode->sb == memfd_superblock();
 }
 
 int tmpfs_get_seals(struct file *f)
 {
-    return may_have_seals(f) ? (int)__atomic_load_n(&tmpfs_node(f->inode)->data.seals, __ATOMIC_RELAXED)
-                               : -EINVAL;
+    return may_have_seals(f)
+               ? (int)__atomic_load_n(&tmpfs_node(f->inode)->data.seals, __ATOMIC_RELAXED)
+               : -EINVAL;
 }
 
 int tmpfs_add_seals(struct file *f, uint32_t seals)
 {
     if (!may_have_seals(f))
         return -EINVAL;
-    if (seals & ~(uint32_t)(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | SEALS_OF_WRITING | F_SEAL_EXEC_OURS))
+    if (seals & ~(uint32_t)(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | SEALS_OF_WRITING |
+                            F_SEAL_EXEC_OURS))
         return -EINVAL;
     if ((atomic_load_explicit(&f->flags, memory_order_relaxed) & O_ACCMODE) == O_RDONLY)
         return -EPERM;

@@ -13,15 +13,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TMPFS_MAGIC 0x01021994
-#define DIRENT_SIZE 20 /* what Linux's tmpfs counts for an entry */
+#define TMPFS_MAGIC   0x01021994
+#define DIRENT_SIZE   20 /* what Linux's tmpfs counts for an entry */
 #define LINK_MAX_OURS 0x7fffffffU
 
 static const struct inode_ops dir_inode_ops;
 static const struct inode_ops symlink_inode_ops;
 static const struct inode_ops special_inode_ops;
 
-/* ---- inodes ------------------------------------------------------------------------------------- */
+/* ---- inodes -------------------------------------------------------------------------------------
+ */
 
 static const struct inode_ops *ops_of(uint32_t mode)
 {
@@ -65,7 +66,8 @@ int tmpfs_inode_new(struct superblock *sb, uint32_t mode, uint64_t rdev, uint32_
     return 0;
 }
 
-int tmpfs_regular_new(struct superblock *sb, uint32_t mode, uint32_t uid, uint32_t gid, struct inode **ret)
+int tmpfs_regular_new(struct superblock *sb, uint32_t mode, uint32_t uid, uint32_t gid,
+                      struct inode **ret)
 {
     return tmpfs_inode_new(sb, (mode & 07777) | S_IFREG, 0, uid, gid, ret);
 }
@@ -119,11 +121,13 @@ static int node_getattr(struct inode *inode, struct kstat *ret)
     return 0;
 }
 
-/* ---- directories -------------------------------------------------------------------------------- */
+/* ---- directories --------------------------------------------------------------------------------
+ */
 
 static void dir_changed(struct inode *dir)
 {
-    atomic_store_explicit(&dir->size, tmpfs_node(dir)->names.count * DIRENT_SIZE, memory_order_relaxed);
+    atomic_store_explicit(&dir->size, tmpfs_node(dir)->names.count * DIRENT_SIZE,
+                          memory_order_relaxed);
     inode_touch(dir, ATTR_MTIME | ATTR_CTIME);
 }
 
@@ -170,8 +174,8 @@ static int add_new(struct inode *dir, const char *name, uint32_t mode, uint64_t 
     return 0;
 }
 
-static int dir_create(struct inode *dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid,
-                      struct inode **ret)
+static int dir_create(struct inode *dir, const char *name, uint32_t mode, uint32_t uid,
+                      uint32_t gid, struct inode **ret)
 {
     return add_new(dir, name, (mode & 07777) | S_IFREG, 0, uid, gid, ret);
 }
@@ -185,8 +189,8 @@ static int dir_mkdir(struct inode *dir, const char *name, uint32_t mode, uint32_
     return r;
 }
 
-static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_t rdev, uint32_t uid,
-                     uint32_t gid, struct inode **ret)
+static int dir_mknod(struct inode *dir, const char *name, uint32_t mode, uint64_t rdev,
+                     uint32_t uid, uint32_t gid, struct inode **ret)
 {
     return add_new(dir, name, mode, rdev, uid, gid, ret);
 }
@@ -253,7 +257,8 @@ static int dir_rmdir(struct inode *dir, const char *name, struct inode *victim)
     return 0;
 }
 
-static void exchange(struct inode *a_dir, struct name_entry *a, struct inode *b_dir, struct name_entry *b)
+static void exchange(struct inode *a_dir, struct name_entry *a, struct inode *b_dir,
+                     struct name_entry *b)
 {
     struct inode *was = a->inode;
     a->inode = b->inode;
@@ -308,7 +313,8 @@ static int dir_rename(struct inode *old_dir, const char *old_name, struct inode 
     return 0;
 }
 
-static int dir_tmpfile(struct inode *dir, uint32_t mode, uint32_t uid, uint32_t gid, struct inode **ret)
+static int dir_tmpfile(struct inode *dir, uint32_t mode, uint32_t uid, uint32_t gid,
+                       struct inode **ret)
 {
     int r = tmpfs_regular_new(dir->sb, mode, uid, gid, ret);
     if (r == 0)
@@ -324,7 +330,8 @@ static int dir_iterate(struct file *f, struct dir_context *ctx)
     struct name_entry *e;
     while ((e = name_table_next(names, (uint64_t)ctx->pos))) {
         int64_t next = (int64_t)e->cookie + 1;
-        if (!ctx->emit(ctx, e->name, e->name_size, e->inode->ino, (uint8_t)(e->inode->mode >> 12), next))
+        if (!ctx->emit(ctx, e->name, e->name_size, e->inode->ino, (uint8_t)(e->inode->mode >> 12),
+                       next))
             break;
         ctx->pos = next;
     }
@@ -393,7 +400,8 @@ static const struct inode_ops special_inode_ops = {
     .destroy = tmpfs_destroy,
 };
 
-/* ---- superblock --------------------------------------------------------------------------------- */
+/* ---- superblock ---------------------------------------------------------------------------------
+ */
 
 static int super_statfs(struct superblock *sb, struct linux_statfs *ret)
 {
@@ -421,8 +429,8 @@ static const struct superblock_ops super_ops = {
     .destroy = super_destroy,
 };
 
-int tmpfs_new(uint32_t mode, uint32_t uid, uint32_t gid, uint64_t max_bytes, struct superblock **ret_sb,
-              struct inode **ret_root)
+int tmpfs_new(uint32_t mode, uint32_t uid, uint32_t gid, uint64_t max_bytes,
+              struct superblock **ret_sb, struct inode **ret_root)
 {
     struct tmpfs_super *super = calloc(1, sizeof(*super));
     if (!super)
@@ -446,7 +454,8 @@ static bool parse_number(const char *s, size_t size, unsigned base, uint64_t *re
     uint64_t n = 0;
     size_t i = 0;
     for (; i < size && s[i] >= '0' && s[i] < (char)('0' + base); i++) {
-        if (__builtin_mul_overflow(n, base, &n) || __builtin_add_overflow(n, (uint64_t)(s[i] - '0'), &n))
+        if (__builtin_mul_overflow(n, base, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(s[i] - '0'), &n))
             return false;
     }
     if (i == 0)
@@ -454,7 +463,8 @@ static bool parse_number(const char *s, size_t size, unsigned base, uint64_t *re
     if (i + 1 == size) {
         static const char units[] = "kmg";
         const char *unit = strchr(units, s[i] | 0x20);
-        if (!unit || !*unit || __builtin_mul_overflow(n, UINT64_C(1) << (10 * (unit - units + 1)), &n))
+        if (!unit || !*unit ||
+            __builtin_mul_overflow(n, UINT64_C(1) << (10 * (unit - units + 1)), &n))
             return false;
         i++;
     }
@@ -462,8 +472,8 @@ static bool parse_number(const char *s, size_t size, unsigned base, uint64_t *re
     return i == size;
 }
 
-int tmpfs_new_from_options(const char *options, const struct creds *creds, struct superblock **ret_sb,
-                           struct inode **ret_root)
+int tmpfs_new_from_options(const char *options, const struct creds *creds,
+                           struct superblock **ret_sb, struct inode **ret_root)
 {
     uint64_t mode = 01777;
     uint64_t size = 0;
@@ -474,9 +484,8 @@ int tmpfs_new_from_options(const char *options, const struct creds *creds, struc
         const char *key;
         unsigned base;
         uint64_t *value;
-    } known[] = {{"size=", 10, &size},       {"mode=", 8, &mode}, {"uid=", 10, &uid},
-                 {"gid=", 10, &gid},         {"nr_inodes=", 10, &ignored},
-                 {"nr_blocks=", 10, &ignored}};
+    } known[] = {{"size=", 10, &size}, {"mode=", 8, &mode},          {"uid=", 10, &uid},
+                 {"gid=", 10, &gid},   {"nr_inodes=", 10, &ignored}, {"nr_blocks=", 10, &ignored}};
     for (const char *s = options; *s;) {
         size_t len = strcspn(s, ",");
         bool found = len == 0;
