@@ -52,7 +52,7 @@ void group_notify_parent_locked(struct thread_group *g, int code, int status)
         return;
     bool is_exit = code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED;
     int signo = is_exit ? g->exit_signal : SIGCHLD;
-    if (signo != 0) {
+    if (signo > 0 && signo <= LINUX_NSIG) { /* clone(2) takes numbers up to 255 and sends none beyond */
         struct linux_siginfo info;
         signal_info_kernel(&info, signo, code);
         info.chld.pid = g->tgid;

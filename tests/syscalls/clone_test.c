@@ -220,9 +220,23 @@ static void clone3_works(void)
     reap("clone3 of 64 bytes", pid);
 }
 
+/* clone(2) takes any number as exit signal and sends those that are signals. */
+static void exit_signals_beyond(void)
+{
+    for (long signo = 65; signo < 256; signo += 38) {
+        long pid = syscall(SYS_clone, signo, NULL, NULL, NULL, 0);
+        if (pid == 0)
+            _exit(3);
+        int status = 0;
+        YES(waitpid((pid_t)pid, &status, __WALL) == pid);
+        show_status("ended", status);
+    }
+}
+
 int main(void)
 {
     start();
+    exit_signals_beyond();
     memory();
     tables();
     tids();
