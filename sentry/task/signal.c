@@ -227,7 +227,7 @@ static int send_locked(struct thread_group *g, struct task *only, const struct l
         return 0;
     if (signo < LINUX_SIGRTMIN && (q->mask & SIGSET_BIT(signo)))
         return 0;
-    if (signo >= LINUX_SIGRTMIN && info->code != SI_TIMER &&
+    if (signo >= LINUX_SIGRTMIN &&
         (uint64_t)q->count + g->pending.count >= g->rlimits[RLIMIT_SIGPENDING].soft)
         return -EAGAIN;
     struct queued_signal *e = malloc(sizeof *e);

@@ -107,6 +107,7 @@ struct thread_group {
     } itimers[4];                      /* ITIMER_REAL, _VIRTUAL, _PROF; ITIMER_CPU_LIMIT */
     TAILQ_HEAD(, posix_timer) posix_timers; /* timers_lock */
     int next_timer_id;
+    unsigned posix_timer_count;        /* timers_lock */
     bool timers_released;              /* timers_lock: the last thread is exiting, nothing is armed any more */
 
     uint64_t start_ns;                 /* monotonic */

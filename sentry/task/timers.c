@@ -12,12 +12,16 @@
 #include <sys/time.h>
 #include <time.h>
 
+#define POSIX_TIMERS_MAX 32768 /* of a process, whatever its RLIMIT_SIGPENDING says */
+
 struct posix_timer {
     TAILQ_ENTRY(posix_timer) entry;
     struct timer timer;
     struct thread_group *group; /* borrowed: the group cancels its timers before it goes */
     struct posix_timer_config config;
     int id;
+    unsigned users; /* timers_lock: fibers that cancel it without the lock; the last frees a deleted one */
+    bool is_deleted; /* timers_lock: off the list */
     uint64_t interval_ns;
     uint64_t cpu_deadline_ns; /* CPU clocks */
     bool signal_pending;
@@ -126,14 +130,17 @@ void cpu_limit_changed(struct thread_group *g)
 {
     struct itimer_state *state = &g->itimers[ITIMER_CPU_LIMIT];
     const struct rlimit_pair limit = g->rlimits[RLIMIT_CPU];
-    if (state->timer.fire == NULL) {
-        if (limit.soft == UINT64_MAX && limit.hard == UINT64_MAX)
-            return;
+    bool is_unlimited = limit.soft == UINT64_MAX && limit.hard == UINT64_MAX;
+    lock_acquire(&g->timers_lock);
+    if (state->timer.fire == NULL && !is_unlimited) {
         state->group = g;
         timer_init(&state->timer, cpu_limit_fire);
     }
-    timer_cancel(&state->timer);
-    if (limit.soft == UINT64_MAX && limit.hard == UINT64_MAX)
+    bool is_used = state->timer.fire != NULL;
+    lock_release(&g->timers_lock);
+    if (is_used)
+        timer_cancel(&state->timer);
+    if (is_unlimited)
         return;
     uint64_t used = group_cpu_ns(g), soft = limit_ns(limit.soft);
     lock_acquire(&g->timers_lock);
@@ -162,11 +169,11 @@ void itimer_set(struct thread_group *g, int which, const struct timer_setting *n
 {
     struct itimer_state *state = &g->itimers[which];
     uint64_t used = which != ITIMER_REAL ? group_cpu_ns(g) : 0;
-    if (state->timer.fire == NULL) {
+    lock_acquire(&g->timers_lock);
+    if (state->timer.fire == NULL) { /* under the lock: another thread's would be armed by now */
         state->group = g;
         timer_init(&state->timer, which == ITIMER_REAL ? real_fire : cpu_fire);
     }
-    lock_acquire(&g->timers_lock);
     itimer_setting(state, which, used, ret_old);
     state->interval_ns = 0; /* a firing under way does not re-arm */
     state->cpu_deadline_ns = 0;
@@ -241,11 +248,17 @@ static void posix_fire(struct timer *timer)
     info.timer.tid = id;
     info.timer.value = config.value_is_id ? (uint64_t)id : config.value;
     struct task *t = config.notify == SIGEV_THREAD_ID ? task_find(config.tid) : NULL;
+    int r = 0;
     if (t != NULL && t->group == g)
-        (void)signal_send_task(t, &info);
+        r = signal_send_task(t, &info);
     else if (config.notify != SIGEV_THREAD_ID)
-        (void)signal_send_group(g, &info);
+        r = signal_send_group(g, &info);
     task_put(t);
+    if (r != 0) { /* RLIMIT_SIGPENDING: the next expiry tries again. Who deletes `pt` waits for us. */
+        lock_acquire(&g->timers_lock);
+        pt->signal_pending = false;
+        lock_release(&g->timers_lock);
+    }
 }
 
 static struct posix_timer *find_locked(struct thread_group *g, int id)
@@ -286,12 +299,33 @@ int posix_timer_create(struct thread_group *g, const struct posix_timer_config *
     pt->group = g;
     pt->config = *config;
     timer_init(&pt->timer, posix_fire);
+    int id = -EAGAIN;
     lock_acquire(&g->timers_lock);
-    pt->id = g->next_timer_id++;
-    TAILQ_INSERT_TAIL(&g->posix_timers, pt, entry);
-    int id = pt->id;
+    bool has_room = g->posix_timer_count < POSIX_TIMERS_MAX &&
+                    g->posix_timer_count < g->rlimits[RLIMIT_SIGPENDING].soft;
+    if (has_room) {
+        do { /* the numbers wrap, and those in use are passed over */
+            id = pt->id = g->next_timer_id;
+            g->next_timer_id = g->next_timer_id == INT32_MAX ? 0 : g->next_timer_id + 1;
+        } while (find_locked(g, id) != NULL);
+        TAILQ_INSERT_TAIL(&g->posix_timers, pt, entry);
+        g->posix_timer_count++;
+    }
     lock_release(&g->timers_lock);
+    if (!has_room)
+        free(pt);
     return id;
+}
+
+/* Cancels `pt`, which the caller has counted itself a user of; the last one frees a deleted timer. */
+static void cancel_and_put(struct thread_group *g, struct posix_timer *pt)
+{
+    timer_cancel(&pt->timer);
+    lock_acquire(&g->timers_lock);
+    bool is_last = --pt->users == 0 && pt->is_deleted;
+    lock_release(&g->timers_lock);
+    if (is_last)
+        free(pt);
 }
 
 int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64_t interval_ns,
@@ -316,9 +350,11 @@ int posix_timer_set(struct thread_group *g, int id, uint64_t deadline_ns, uint64
         timer_arm(&pt->timer, deadline_ns);
     else
         pt->interval_ns = 0;
+    bool cancels = deadline_ns == 0;
+    pt->users += cancels;
     lock_release(&g->timers_lock);
-    if (deadline_ns == 0) /* the timer stays in the list: only its own group's threads delete it */
-        timer_cancel(&pt->timer);
+    if (cancels)
+        cancel_and_put(g, pt);
     return 0;
 }
 
@@ -357,13 +393,15 @@ int posix_timer_delete(struct thread_group *g, int id)
     struct posix_timer *pt = find_locked(g, id);
     if (pt != NULL) {
         TAILQ_REMOVE(&g->posix_timers, pt, entry);
+        g->posix_timer_count--;
         pt->interval_ns = 0;
+        pt->is_deleted = true;
+        pt->users++;
     }
     lock_release(&g->timers_lock);
     if (pt == NULL)
         return -EINVAL;
-    timer_cancel(&pt->timer);
-    free(pt);
+    cancel_and_put(g, pt);
     return 0;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clocks, sleeping, alarm, interval timers, POSIX timers. */
 #include "show.h"
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/times.h>
@@ -207,9 +209,67 @@ static void posix(void)
     VAL(count);
 }
 
+/* Threads that disarm a timer which another one deletes. */
+static volatile int contended, ended;
+
+static void *disarm(void *arg)
+{
+    struct itimerspec none = {0};
+    while (!ended)
+        (void)syscall(SYS_timer_settime, contended, 0, &none, NULL);
+    return arg;
+}
+
+static void races(void)
+{
+    pthread_t threads[3];
+    struct sigevent event = {.sigev_notify = SIGEV_NONE};
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, disarm, NULL);
+    for (int i = 0; i < 3000; i++) {
+        int id;
+        if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &id) == 0) {
+            contended = id;
+            (void)syscall(SYS_timer_delete, id);
+        }
+    }
+    ended = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* What claims to come of a timer counts like any other queued signal; and timers themselves do. */
+static void limits(void)
+{
+    const struct rlimit limit = {100, 100};
+    sigset_t set;
+    siginfo_t info;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int queued = 0, timers = 0, id;
+        (void)setrlimit(RLIMIT_SIGPENDING, &limit);
+        do {
+            memset(&info, 0, sizeof info);
+            info.si_code = SI_TIMER;
+        } while (queued++ < 1000 && syscall(SYS_rt_sigqueueinfo, getpid(), SIGRTMIN + 1, &info) == 0);
+        while (timers++ < 1000 && syscall(SYS_timer_create, CLOCK_MONOTONIC, NULL, &id) == 0)
+            ;
+        YES(queued < 1000);
+        YES(timers < 1000);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
     start();
+    races();
+    limits();
     clocks();
     sleeping();
     intervals();
