@@ -137,10 +137,16 @@ int subject_open_mm(const struct synth_key *key, const struct creds *reader, str
 {
     AUTO_SUBJECT s = {0};
     int r = subject_get(key, &s);
+    if (r != 0)
+        return r;
+    /* Memory first and rights then: execve(2) publishes both at once, and so the rights that are looked at
+     * are never older than the memory that is handed out. */
+    struct mm *mm = subject_mm(&s);
+    r = subject_may_read(&s, reader);
     if (r == 0)
-        r = subject_may_read(&s, reader);
-    if (r == 0)
-        *ret = subject_mm(&s);
+        *ret = mm;
+    else if (mm != NULL)
+        mm_put(mm);
     return r;
 }
 
