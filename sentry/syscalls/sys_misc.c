@@ -175,7 +175,9 @@ int64_t sys_prlimit64(struct task *task, int pid, uint32_t resource, guest_addr 
     int64_t r = 0;
     if (t != NULL && g != task->group && !creds_capable(task->creds, CAP_SYS_RESOURCE_BIT)) {
         struct task_ids ids = task_get_ids(t);
-        if (ids.uid != task->creds->uid || ids.gid != task->creds->gid)
+        const struct creds *c = task->creds;
+        if (ids.uid != c->uid || ids.euid != c->uid || ids.suid != c->uid || ids.gid != c->gid ||
+            ids.egid != c->gid || ids.sgid != c->gid)
             r = -EPERM;
     }
     if (r == 0)
@@ -513,8 +515,11 @@ int64_t sys_get_robust_list(struct task *task, int pid, guest_addr head, guest_a
     if (t == NULL)
         return -ESRCH;
     uint64_t value = t->robust_list.va, bytes = 24;
+    bool allowed = t == task || task_may_attach(task, t);
     if (t != task)
         task_put(t);
+    if (!allowed)
+        return -EPERM;
     if (copy_out_obj(task->mm, size, &bytes) != 0 || copy_out_obj(task->mm, head, &value) != 0)
         return -EFAULT;
     return 0;

@@ -500,8 +500,8 @@ int64_t sys_pidfd_getfd(struct task *task, int pidfd, int targetfd, uint32_t fla
     group_put(g);
     if (t == NULL)
         return -ESRCH;
-    bool allowed = task_get_ids(t).uid == task->creds->euid || creds_capable(task->creds, 19);
     struct fd_table *fds = task_get_fds(t);
+    bool allowed = task_may_attach(task, t);
     task_put(t);
     struct file *target = allowed && fds != NULL ? fd_table_get_any(fds, targetfd) : NULL;
     fd_table_put(fds);

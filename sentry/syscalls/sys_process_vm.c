@@ -20,7 +20,7 @@
 #endif
 
 /* PTRACE_MODE_ATTACH_REALCREDS of ptrace(2), without namespaces. */
-static bool may_attach(struct task *task, struct task *target)
+bool task_may_attach(struct task *task, struct task *target)
 {
     if (task->group == target->group)
         return true;
@@ -45,7 +45,7 @@ static int open_memory(struct task *task, int pid, struct mm **ret)
     int r = -ESRCH;
     struct mm *mm = task_get_mm(target);
     if (mm != NULL)
-        r = may_attach(task, target) ? 0 : -EPERM;
+        r = task_may_attach(task, target) ? 0 : -EPERM;
     task_put(target);
     if (r == 0)
         *ret = mm;

@@ -22,6 +22,24 @@ static struct task *find(struct task *task, int pid)
     return task;
 }
 
+/* cap_safe_nice() of Linux: nobody changes a task that may more than he. */
+static bool is_covered(const struct task *task, struct task *t)
+{
+    struct creds *theirs = task_get_creds(t);
+    bool covers = (theirs->cap_permitted & ~task->creds->cap_permitted) == 0;
+    creds_put(theirs);
+    return covers || creds_capable(task->creds, CAP_SYS_NICE_BIT);
+}
+
+/* The same, and check_same_owner(). */
+static bool may_schedule(const struct task *task, struct task *t)
+{
+    struct task_ids ids = task_get_ids(t);
+    const struct creds *c = task->creds;
+    bool owns = c->euid == ids.uid || c->euid == ids.euid || creds_capable(c, CAP_SYS_NICE_BIT);
+    return owns && is_covered(task, t);
+}
+
 int64_t sys_sched_yield(struct task *task)
 {
     (void)task;
@@ -53,7 +71,7 @@ int64_t sys_sched_setaffinity(struct task *task, int pid, uint64_t size, guest_a
     struct task *t = find(task, pid);
     if (t == NULL)
         return -ESRCH;
-    int64_t r = (value & all) != 0 ? 0 : -EINVAL;
+    int64_t r = !may_schedule(task, t) ? -EPERM : (value & all) != 0 ? 0 : -EINVAL;
     if (r == 0) {
         t->cpu_mask = value & all;
         atomic_store(&t->affinity_changed, true);
@@ -97,7 +115,7 @@ static int64_t set_policy(struct task *task, int pid, int policy, int priority)
     struct task *t = find(task, pid);
     if (t == NULL)
         return -ESRCH;
-    int64_t r = 0;
+    int64_t r = may_schedule(task, t) ? 0 : -EPERM;
     if (is_realtime(policy) && !creds_capable(task->creds, CAP_SYS_NICE_BIT) &&
         (uint64_t)priority > task_rlimit(t, RLIMIT_RTPRIO))
         r = -EPERM;
@@ -266,6 +284,8 @@ static int64_t nice_set(struct task *caller, struct task *t, int value)
     struct task_ids ids = task_get_ids(t);
     if (!privileged && caller->creds->euid != ids.uid && caller->creds->euid != ids.euid)
         return -EPERM;
+    if (!is_covered(caller, t))
+        return -EPERM;
     if (value < t->nice && !privileged && (uint64_t)(20 - value) > task_rlimit(t, RLIMIT_NICE))
         return -EACCES;
     t->nice = value;
@@ -308,7 +328,12 @@ int64_t sys_ioprio_set(struct task *task, int which, int who, int prio)
     struct task *t = which == 1 ? find(task, who) : NULL;
     if (t == NULL)
         return which >= 1 && which <= 3 ? -ESRCH : -EINVAL;
-    t->ioprio = prio;
+    struct task_ids ids = task_get_ids(t);
+    const struct creds *c = task->creds;
+    bool owns = ids.uid == c->euid || ids.uid == c->uid || creds_capable(c, CAP_SYS_NICE_BIT);
+    bool allowed = owns && is_covered(task, t);
+    if (allowed)
+        t->ioprio = prio;
     task_put(t);
-    return 0;
+    return allowed ? 0 : -EPERM;
 }

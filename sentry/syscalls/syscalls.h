@@ -38,5 +38,7 @@ struct task;
 
 /* Runs the call that `task`'s registers ask for: the result for rax. */
 int64_t syscall_dispatch(struct task *task, uint64_t nr, const uint64_t args[6]);
+/* PTRACE_MODE_ATTACH_REALCREDS of ptrace(2): whether `task` may have what is `target`'s own. */
+bool task_may_attach(struct task *task, struct task *target);
 /* "read", or NULL for a number that isn't served. */
 const char *syscall_name(uint64_t nr);
