@@ -64,6 +64,8 @@ struct epoll {
     struct wait_queue wait;       /* epoll_wait(2) */
     struct wait_queue poll_queue; /* who polls the set itself: outer sets, poll(2) */
     int level;                    /* g_nesting: how many sets lie above it, at most so far */
+    uint64_t walk;                /* g_nesting: the last walk that came by, and how deep below its start */
+    int walk_level;
 };
 
 /* file->epolls of a watched file. Made at the first watch and freed with the file. */
@@ -76,6 +78,7 @@ static struct {
     struct lock lock;
     bool is_ready;
     struct fmutex mutex;
+    uint64_t walk; /* mutex: number of the walk under way */
 } g_nesting = {.lock = LOCK_INITIALIZER};
 
 static int item_compare(const struct epoll_item *a, const struct epoll_item *b)
@@ -286,11 +289,16 @@ static int item_modify(struct epoll_item *item, const struct linux_epoll_event *
 /* ---- sets in sets -------------------------------------------------------------------------------- */
 
 /* Puts `e` and what is below it `level` sets deep: -ELOOP if that leads to `wanted` or too deep. With
- * `commit` notes the levels. Recursion is NESTING_MAX deep at most. */
+ * `commit` notes the levels. Recursion is NESTING_MAX deep at most, and a set is looked at once for each
+ * depth however many ways lead to it. */
 static int check_below(struct epoll *e, const struct epoll *wanted, int level, bool commit)
 {
     if (e == wanted || level > NESTING_MAX)
         return -ELOOP;
+    if (e->walk == g_nesting.walk && e->walk_level >= level)
+        return 0;
+    e->walk = g_nesting.walk;
+    e->walk_level = level;
     if (commit && e->level < level)
         e->level = level;
     int r = 0;
@@ -351,7 +359,9 @@ static int nest(struct epoll *e, int fd, struct file *target, const struct linux
 {
     struct fmutex *nesting = nesting_mutex();
     fmutex_lock(nesting);
+    g_nesting.walk++;
     int r = check_below(target->private_data, e, e->level + 1, false);
+    g_nesting.walk++;
     if (r == 0)
         r = check_below(target->private_data, e, e->level + 1, true);
     if (r == 0)
