@@ -262,9 +262,33 @@ static void hang_up(void)
     close(more[0]), close(more[1]);
 }
 
+/* A path to a terminal that is gone, when its number may be another's. */
+static void outlived(void)
+{
+    char path[64];
+    for (int again = 0; again < 2; again++) {
+        int first = posix_openpt(O_RDWR | O_NOCTTY), other = -1;
+        unlockpt(first);
+        int place = open(ptsname(first), O_PATH);
+        close(first);
+        if (again)
+            other = posix_openpt(O_RDWR | O_NOCTTY);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+        OK(open(path, O_RDWR | O_NOCTTY));
+        close(place);
+        if (again)
+            close(other);
+    }
+    int master = posix_openpt(O_RDWR | O_NOCTTY), locked = 1;
+    ioctl(master, TIOCSPTLCK, &locked);
+    OK(ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY));
+    close(master);
+}
+
 int main(void)
 {
     start();
+    outlived();
     opening();
     settings();
     canonical();

@@ -40,9 +40,16 @@ static struct tty *slave_get(int number)
 
 /* ---- slave inodes ------------------------------------------------------------------------------- */
 
+#define SLAVE_INO(number) ((uint64_t)(number) + 3)
+
+/* The inode may outlive its terminal, in a path that somebody holds: so it's looked up, and may be another
+ * by now. */
 static int slave_open(struct inode *inode, struct file *file)
 {
-    return tty_open_slave(inode->private_data, file);
+    struct tty *tty = slave_get((int)(inode->ino - SLAVE_INO(0)));
+    int r = tty != NULL && tty->slave_inode == inode ? tty_open_slave(tty, file) : -EIO;
+    tty_put(tty);
+    return r;
 }
 
 static const struct inode_ops slave_inode_ops = {.open = slave_open};
@@ -62,13 +69,12 @@ static int add_slave(uint32_t uid, uint32_t gid, struct tty **ret)
         return r;
     tty->is_locked = true;
     tty->slave_inode =
-        inode_new(g_devpts, &slave_inode_ops, (uint64_t)number + 3, S_IFCHR | 0620, uid, gid);
+        inode_new(g_devpts, &slave_inode_ops, SLAVE_INO(number), S_IFCHR | 0620, uid, gid);
     if (tty->slave_inode == NULL) {
         tty_put(tty);
         return -ENOMEM;
     }
     tty->slave_inode->rdev = tty->rdev;
-    tty->slave_inode->private_data = tty; /* borrowed: the tty outlives its inode's last open */
     lock_acquire(&g_lock);
     bool taken = g_slaves[number] != NULL;
     if (!taken) {
@@ -88,11 +94,10 @@ int pty_add_console(struct tty *tty, uint32_t uid)
 {
     if (g_devpts == NULL)
         return -ENXIO;
-    tty->slave_inode = inode_new(g_devpts, &slave_inode_ops, 3, S_IFCHR | 0620, uid, 5);
+    tty->slave_inode = inode_new(g_devpts, &slave_inode_ops, SLAVE_INO(0), S_IFCHR | 0620, uid, 5);
     if (tty->slave_inode == NULL)
         return -ENOMEM;
     tty->slave_inode->rdev = tty->rdev;
-    tty->slave_inode->private_data = tty;
     lock_acquire(&g_lock);
     g_slaves[0] = tty; /* before the first process: nobody can have taken it */
     tty_get(tty);
@@ -187,18 +192,16 @@ static uint32_t master_poll(struct file *f, struct poll_table *table)
 /* TIOCGPTPEER: a file of the slave without a path. */
 static int64_t open_peer(struct tty *tty, uint64_t flags)
 {
+    static const struct file_ops not_yet; /* of a file that may fail to become the slave's */
     struct task *t = tty_current_task();
     char name[32];
     struct file *f;
     (void)snprintf(name, sizeof name, "/dev/pts/%d", tty->number);
     int r = anon_file_new(name, tty->slave_inode, 0620, t->creds,
-                          (uint32_t)flags & (O_ACCMODE | O_NONBLOCK | O_NOCTTY), &tty_slave_ops, NULL, &f);
+                          (uint32_t)flags & (O_ACCMODE | O_NONBLOCK | O_NOCTTY), &not_yet, NULL, &f);
     if (r != 0)
         return r;
-    bool was_locked = tty->is_locked;
-    tty->is_locked = false;
     r = tty_open_slave(tty, f);
-    tty->is_locked = was_locked;
     if (r == 0)
         r = fd_table_install(t->fds, f, 0, task_rlimit(t, RLIMIT_NOFILE), (flags & O_CLOEXEC) != 0);
     if (r < 0)
