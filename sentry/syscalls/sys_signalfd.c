@@ -31,9 +31,35 @@ struct signalfd {
     SLIST_HEAD(, held_sighand) held; /* lock */
 };
 
+SLIST_HEAD(held_list, held_sighand);
+
+/* Of processes that are gone, with nobody in their queue: only this file has them left. */
+static void take_unused_locked(struct signalfd *s, struct held_list *out)
+{
+    struct held_sighand *h, *next;
+    SLIST_FOREACH_SAFE(h, &s->held, entry, next)
+    {
+        if (atomic_load(&h->sighand->refs) != 1 || atomic_load(&h->sighand->signalfd_wait.count) != 0)
+            continue;
+        SLIST_REMOVE(&s->held, h, held_sighand, entry);
+        SLIST_INSERT_HEAD(out, h, entry);
+    }
+}
+
+static void put_held(struct held_list *list)
+{
+    struct held_sighand *h;
+    while ((h = SLIST_FIRST(list)) != NULL) {
+        SLIST_REMOVE_HEAD(list, entry);
+        sighand_put(h->sighand);
+        free(h);
+    }
+}
+
 /* False without memory. */
 static bool hold_sighand(struct signalfd *s, struct sighand *sighand)
 {
+    struct held_list unused = SLIST_HEAD_INITIALIZER(unused);
     struct held_sighand *fresh = malloc(sizeof(*fresh));
     struct held_sighand *h;
     bool is_held = false;
@@ -43,6 +69,7 @@ static bool hold_sighand(struct signalfd *s, struct sighand *sighand)
         is_held = is_held || h->sighand == sighand;
     }
     if (!is_held && fresh) {
+        take_unused_locked(s, &unused);
         atomic_fetch_add(&sighand->refs, 1);
         fresh->sighand = sighand;
         SLIST_INSERT_HEAD(&s->held, fresh, entry);
@@ -51,6 +78,7 @@ static bool hold_sighand(struct signalfd *s, struct sighand *sighand)
     }
     lock_release(&s->lock);
     free(fresh);
+    put_held(&unused);
     return is_held;
 }
 
