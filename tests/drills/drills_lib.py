@@ -57,7 +57,7 @@ class Victim:
         self.address = int(self.process.stdout.readline())
 
     def alive(self):
-        return self.process.poll() is None and self.state() != 't'
+        return self.process.poll() is None and self.state() not in 'tT'  # a tracer's end may leave it stopped
 
     def state(self):
         with open(f'/proc/{self.pid}/stat') as f:

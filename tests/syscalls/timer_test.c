@@ -7,7 +7,7 @@
 #include <sys/time.h>
 #include <sys/times.h>
 
-static volatile sig_atomic_t count, last_code, last_value, last_overrun;
+static volatile sig_atomic_t count, last_code, last_value, last_overrun, most_overruns;
 
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
@@ -16,6 +16,8 @@ static void on_signal(int sig, siginfo_t *info, void *context)
     last_code = info->si_code;
     last_value = info->si_int;
     last_overrun = info->si_overrun;
+    if (last_overrun > most_overruns)
+        most_overruns = last_overrun;
 }
 
 static void handle(int sig)
@@ -165,7 +167,7 @@ static void posix(void)
     sleep_ms(50);
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     OK(timer_settime(timer, 0, &(struct itimerspec){0}, NULL));
-    YES(count >= 1 && count <= 5 && last_overrun + count > 10); /* one signal stands for many */
+    YES(count >= 1 && most_overruns > 10); /* one signal stands for many */
     OK(timer_delete(timer));
     OK(syscall(SYS_timer_delete, 12345));
     OK(syscall(SYS_timer_gettime, 12345, &old));
