@@ -267,7 +267,17 @@ void task_exit(struct task *t, int wait_status)
     lock_acquire(&g->sighand->lock);
     t->exiting = true;
     lock_release(&g->sighand->lock);
-    bool is_last = g->live_count == 1;
+    /* The last to begin: of those that began before it some may still be under way, and `live_count` only
+     * falls at their end. What is to be done once must not wait for a thread that sees itself alone. */
+    bool is_last = true;
+    struct task *other;
+    TAILQ_FOREACH(other, &g->threads, thread_entry)
+    {
+        if (!other->exiting) {
+            is_last = false;
+            break;
+        }
+    }
     bool leads_session = is_last && g->pgrp != NULL && g->pgrp->session->sid == g->tgid;
     tasks_unlock();
     atomic_store(&t->fiber.killed, true);

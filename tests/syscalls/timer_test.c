@@ -267,10 +267,48 @@ static void limits(void)
     waitpid(pid, NULL, 0);
 }
 
+/* Threads whose ends overlap, because each has robust locks to give up, in a process with timers. */
+static void *hold_locks(void *arg)
+{
+    enum { LOCKS = 64 };
+    pthread_mutex_t *locks = calloc(LOCKS, sizeof *locks);
+    pthread_mutexattr_t robust;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    for (int i = 0; locks != NULL && i < LOCKS; i++) {
+        pthread_mutex_init(&locks[i], &robust);
+        pthread_mutex_lock(&locks[i]);
+    }
+    pthread_barrier_wait(arg);
+    for (;;)
+        pause();
+}
+
+static void ends_with_timers(void)
+{
+    for (int round = 0; round < 20; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct itimerval often = {{0, 3000}, {0, 20000}};
+            pthread_barrier_t all;
+            pthread_t thread;
+            pthread_barrier_init(&all, NULL, 7);
+            setitimer(ITIMER_REAL, &often, NULL);
+            for (int i = 0; i < 6; i++)
+                pthread_create(&thread, NULL, hold_locks, &all);
+            pthread_barrier_wait(&all);
+            _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+    }
+    sleep_ms(50);
+}
+
 int main(void)
 {
     start();
     races();
+    ends_with_timers();
     limits();
     clocks();
     sleeping();
