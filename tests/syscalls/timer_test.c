@@ -280,8 +280,8 @@ static void *hold_locks(void *arg)
         pthread_mutex_lock(&locks[i]);
     }
     pthread_barrier_wait(arg);
-    for (;;)
-        pause();
+    pause();
+    return arg;
 }
 
 static void ends_with_timers(void)
