@@ -341,11 +341,20 @@ static bool died_within(const struct child *child, int ms)
     return poll(&died, 1, ms) == 1;
 }
 
+/* Status 0: it saw the end of a socket. */
+static bool exited_cleanly(const struct child *child)
+{
+    siginfo_t info = {0};
+    return waitid(P_PIDFD, (id_t)child->pidfd, &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+           info.si_code == CLD_EXITED && info.si_status == 0;
+}
+
 static void on_death(struct sandbox *s, struct child *child, const char *name)
 {
     /* A gofer ends when the sentry's sockets close, and the sentry's own death is reported only after
      * that of all its stubs: wait for the cause before the effect is reported. */
-    if (child == &s->gofer && s->state == RUNNING && died_within(&s->sentry, DEATH_WAIT_MS / 4)) {
+    if (child == &s->gofer && (s->state == RUNNING || exited_cleanly(child)) &&
+        died_within(&s->sentry, DEATH_WAIT_MS / 4)) {
         child = &s->sentry;
         name = "sentry";
     }
