@@ -269,8 +269,6 @@ static void on_sentry_message(struct sandbox *s)
     int hfd = -1;
     int error = control_recv(s->sentry.sock, &m, &hfd);
     AUTO_FD received = error ? -1 : hfd;
-    if (error == -ECONNRESET) /* it ended without reading our last message; its own are still there */
-        return;
     if (error == -EPIPE) {
         s->sentry_closed = true; /* its death is reported by the pidfd */
         return;
@@ -365,10 +363,7 @@ static void on_death(struct sandbox *s, struct child *child, const char *name)
                 break;
             struct control_message m;
             int hfd = -1;
-            int error = control_recv(s->sentry.sock, &m, &hfd);
-            if (error == -ECONNRESET) /* reported once, before what it sent */
-                continue;
-            if (error < 0)
+            if (control_recv(s->sentry.sock, &m, &hfd) < 0)
                 break;
             host_close(hfd);
             if (m.kind == CONTROL_EXIT)

@@ -70,6 +70,8 @@ static int recv_message(int sock, struct control_message *ret, int *hfds, size_t
     uint8_t bytes[MESSAGE_MAX];
     size_t count = 0;
     ssize_t size = fdpass_recv(sock, bytes, sizeof(bytes), hfds, max, &count);
+    if (size == -ECONNRESET) /* said once, when the peer ended with messages unread; its own come after it */
+        size = fdpass_recv(sock, bytes, sizeof(bytes), hfds, max, &count);
     if (size == 0 || size == -ECONNRESET)
         return -EPIPE;
     if (size == -EMSGSIZE)
